@@ -1,0 +1,62 @@
+//! Feed inputs behind one trait.
+//!
+//! A source decodes; it keeps no book, and it publishes nothing.
+
+mod event;
+
+pub use event::{EventSink, FeedStamp, MarketEvent, Side};
+
+use tapecast_wire::Instrument;
+
+/// What one call of [`Source::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Messages were decoded up to an event end. `feed_time_ns` is the feed's clock there
+    /// (Unix nanoseconds), for pacing.
+    Event {
+        /// Feed clock at the event end.
+        feed_time_ns: u64,
+    },
+    /// Nothing more will come.
+    End,
+}
+
+/// Counts of what a source has read, for progress bars and reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// Messages by type, as the feed names them, e.g. `("A", 4997)`. Sums to `messages`.
+    pub by_type: Vec<(String, u64)>,
+    /// Messages read.
+    pub messages: u64,
+    /// Messages of a type that this release does not know; skipped.
+    pub unknown: u64,
+    /// Bytes read of the (compressed) input.
+    pub bytes_read: u64,
+    /// Size of the input, if it has one.
+    pub bytes_total: Option<u64>,
+}
+
+/// A feed input.
+pub trait Source: Send {
+    /// What can go wrong while reading.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Instruments known when the source was opened. More may follow through
+    /// [`EventSink::on_instrument`].
+    fn instruments(&self) -> &[Instrument];
+
+    /// Decodes up to the next event end.
+    ///
+    /// # Errors
+    /// When the input is damaged. What was good before the damage has been delivered.
+    fn advance<S: EventSink>(&mut self, sink: &mut S) -> Result<Progress, Self::Error>;
+
+    /// Counts so far.
+    fn stats(&self) -> SourceStats;
+
+    /// Starts from the beginning again (looping).
+    ///
+    /// # Errors
+    /// When the input cannot be opened again.
+    fn rewind(&mut self) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,1 @@
+//! Control plane of tapecast: handshake over a Unix socket, peer credentials.

@@ -1,0 +1,1 @@
+//! Sans-I/O protocol of tapecast: sessions, credit, conflation, fan-out, accounting.

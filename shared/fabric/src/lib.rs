@@ -1,0 +1,1 @@
+//! Fabrics of tapecast: sim, shm; page pool and memory regions.

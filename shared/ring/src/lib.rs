@@ -1,0 +1,1 @@
+//! Broadcast ring, remote ring, latest table and session cell over shared memory.

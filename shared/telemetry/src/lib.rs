@@ -1,0 +1,1 @@
+//! Counters, latency summaries and jitter of tapecast.

@@ -1,0 +1,1 @@
+//! The tapecast subscriber SDK and command line.

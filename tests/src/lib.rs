@@ -1,0 +1,1 @@
+//! Conformance, end-to-end, demo and benchmarks of tapecast.
