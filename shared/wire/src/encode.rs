@@ -83,7 +83,7 @@ pub fn encode_snapshot(
 /// When `len` is not a multiple of 8 between 8 and [`PAGE_BYTES`]: a bug of the caller.
 #[must_use]
 pub fn encode_padding(len: usize) -> u64 {
-    assert!(len >= WORD_BYTES && len <= PAGE_BYTES && len.is_multiple_of(WORD_BYTES));
+    assert!((WORD_BYTES..=PAGE_BYTES).contains(&len) && len.is_multiple_of(WORD_BYTES));
     let version = u64::from(WIRE_VERSION) << 32;
     let kind = (Kind::Padding as u64) << 48;
     len as u64 | (WORD_BYTES as u64) << 16 | version | kind
