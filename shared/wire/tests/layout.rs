@@ -35,7 +35,7 @@ fn fields() -> SnapshotFields {
 
 fn encoded(bids: &[Level], asks: &[Level]) -> (Page, usize) {
     let mut page = Page([0xee; PAGE_BYTES]);
-    let len = encode_snapshot(&mut page.0, &fields(), bids, asks).unwrap();
+    let len = encode_snapshot(&mut page.0, &fields(), bids, asks).expect("a page has room");
     (page, len)
 }
 

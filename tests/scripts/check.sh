@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs every check in order, goes on after a failure, and ends with one line that counts them.
+# `check.sh NAME…` runs only the named checks; `check.sh --list` names them.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+TAPECAST_CHECK_RUN="$$-$RANDOM" TMPDIR=$(mktemp -d -t tapecast-check.XXXXXX)
+export TAPECAST_CHECK_RUN TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+
+checks=(
+    "fmt|cargo fmt --all --check"
+    "clippy|cargo clippy -q --workspace --all-targets --all-features -- -D warnings"
+    "features|cargo check -q -p tapecast-subscriber --no-default-features --lib"
+    "doc|RUSTDOCFLAGS='-D warnings' cargo doc -q --workspace --no-deps --document-private-items"
+    "build|cargo build -q --workspace --bins --examples"
+    "test|cargo test --workspace --all-features --no-fail-fast"
+    "loom|tests/scripts/loom.sh"
+    "fuzz|tests/scripts/fuzz.sh 200000"
+    "clean-up|tests/scripts/leftovers.sh"
+)
+
+if [ "${1:-}" = --list ]; then
+    printf '%s\n' "${checks[@]%%|*}"
+    exit 0
+fi
+
+passed=0 failed=() began=$SECONDS
+for check in "${checks[@]}"; do
+    name=${check%%|*} command=${check#*|}
+    if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+    echo "=== $name: $command"
+    start=$SECONDS
+    if bash -c "$command"; then
+        passed=$((passed + 1))
+        echo "--- $name: ok, $((SECONDS - start)) s"
+    else
+        failed+=("$name")
+        echo "--- $name: FAILED, $((SECONDS - start)) s"
+    fi
+done
+
+echo
+echo "checks took $((SECONDS - began)) s${failed[*]:+; failed: ${failed[*]}}"
+echo "checks: $passed passed, ${#failed[@]} failed"
+[ ${#failed[@]} -eq 0 ]
