@@ -1,0 +1,344 @@
+//! What one session tells the publisher: one page that exactly one subscriber writes.
+//!
+//! ```text
+//! line 0   identity   magic | version | session id | epoch       (publisher, before handing over)
+//! line 1   consumed   position | channel sequence                (once per batch)
+//! line 2   counters   delivered | conflated | lost | lapped | initial images
+//! line 3   latency    count | p50 | p99 | p99.9 | max, ns
+//! line 4   armed      0, or the number of this arming: wake me through the descriptor
+//! line 5   heartbeat  Unix ns
+//! ```
+//!
+//! After the publisher has handed it over it only reads, and trusts nothing: a hostile subscriber
+//! can write anything at any time. Figures may come from two neighbouring updates; only the
+//! consumed position decides anything, and that is checked against what is possible.
+
+use tapecast_wire::limits::{PAGE_BYTES, WORD_BYTES};
+use tapecast_wire::{Epoch, Nanos, Position, Sequence, SessionId};
+
+use crate::sync::{Ordering, fence};
+use crate::words::{LINE_WORDS, Words, WordsMut};
+
+/// Bytes of a cell.
+pub const CELL_BYTES: usize = PAGE_BYTES;
+/// Words of a cell.
+pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
+/// Version of the cell's layout. Counts up with every change to this module's diagram.
+pub const CELL_LAYOUT_VERSION: u64 = 1;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"tapecell");
+
+const MAGIC_WORD: usize = 0;
+const VERSION_WORD: usize = 1;
+const SESSION_WORD: usize = 2;
+const EPOCH_WORD: usize = 3;
+const CONSUMED_WORD: usize = LINE_WORDS;
+const CHANNEL_SEQUENCE_WORD: usize = LINE_WORDS + 1;
+const COUNTERS_WORD: usize = 2 * LINE_WORDS;
+const LATENCY_WORD: usize = 3 * LINE_WORDS;
+const ARMED_WORD: usize = 4 * LINE_WORDS;
+const HEARTBEAT_WORD: usize = 5 * LINE_WORDS;
+
+/// What a session has received, since it was attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellCounters {
+    /// Snapshots delivered to the application.
+    pub delivered: u64,
+    /// Snapshots that a later one stood for.
+    pub conflated: u64,
+    /// Snapshots that were missing for no known reason. Stays 0.
+    pub lost: u64,
+    /// Times that the writer lapped this reader.
+    pub lapped: u64,
+    /// Initial images among the delivered snapshots.
+    pub initial_images: u64,
+}
+
+/// Latency from publish to delivery as the session sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellLatency {
+    /// Snapshots measured.
+    pub count: u64,
+    /// Median, ns.
+    pub p50_ns: u64,
+    /// 99th percentile, ns.
+    pub p99_ns: u64,
+    /// 99.9th percentile, ns.
+    pub p999_ns: u64,
+    /// Largest, ns.
+    pub max_ns: u64,
+}
+
+/// Why memory is not the cell of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CellError {
+    /// The wrong size.
+    #[error("session cell of {have} words, but it has {CELL_WORDS}")]
+    Size {
+        /// Words given.
+        have: usize,
+    },
+    /// Not a cell.
+    #[error("not a session cell: its first word is {found:#018x}")]
+    Magic {
+        /// First word.
+        found: u64,
+    },
+    /// Another version.
+    #[error(
+        "session cell of layout version {theirs}, but this side writes {CELL_LAYOUT_VERSION}: run \
+         the same release on both ends"
+    )]
+    Version {
+        /// Version in the cell.
+        theirs: u64,
+    },
+}
+
+/// A consumed position that no honest subscriber announces. Evict the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumedError {
+    /// Before one announced earlier.
+    #[error("consumed position {announced} after {before}: it went backwards, evict the session")]
+    Backwards {
+        /// Announced now.
+        announced: Position,
+        /// Announced before.
+        before: Position,
+    },
+    /// After everything that was ever written.
+    #[error("consumed position {announced}, but only {tail} was written: evict the session")]
+    BeyondTail {
+        /// Announced now.
+        announced: Position,
+        /// The ring's tail.
+        tail: Position,
+    },
+}
+
+const fn check_size(have: usize) -> Result<(), CellError> {
+    if have == CELL_WORDS { Ok(()) } else { Err(CellError::Size { have }) }
+}
+
+/// The publisher's end of a cell. It reads only.
+#[derive(Debug)]
+pub struct CellReader {
+    words: Words,
+    session_id: SessionId,
+    consumed: Position,
+    served: u64,
+}
+
+impl CellReader {
+    /// Writes the identity into a zeroed page, before it is handed over, with everything up to
+    /// `consumed` counted as consumed.
+    ///
+    /// # Errors
+    /// [`CellError::Size`].
+    pub fn create(
+        words: &WordsMut,
+        session_id: SessionId,
+        epoch: Epoch,
+        consumed: Position,
+    ) -> Result<Self, CellError> {
+        check_size(words.len())?;
+        for (word, value) in [
+            (VERSION_WORD, CELL_LAYOUT_VERSION),
+            (SESSION_WORD, u64::from(session_id.0)),
+            (EPOCH_WORD, epoch.0),
+            (CONSUMED_WORD, consumed.0),
+            (MAGIC_WORD, MAGIC),
+        ] {
+            words.atomics()[word].store(value, Ordering::Relaxed);
+        }
+        Ok(Self { words: words.reader(), session_id, consumed, served: 0 })
+    }
+
+    /// The session, as the publisher set it.
+    #[must_use]
+    pub const fn session_id(&self) -> SessionId {
+        self.session_id
+    }
+
+    /// The consumed position, checked: it never goes back and is never beyond `tail`. What the
+    /// subscriber read before it announced this position, it has finished reading.
+    ///
+    /// # Errors
+    /// [`ConsumedError`] for a position that is impossible; the last good one stays.
+    #[inline]
+    pub fn consumed(&mut self, tail: Position) -> Result<Position, ConsumedError> {
+        // Acquire: pairs with the Release store in `CellWriter::set_consumed`, so that overwriting
+        // comes after the subscriber's reading.
+        let announced = Position(self.words.atomics()[CONSUMED_WORD].load(Ordering::Acquire));
+        if announced < self.consumed {
+            return Err(ConsumedError::Backwards { announced, before: self.consumed });
+        }
+        if announced > tail {
+            return Err(ConsumedError::BeyondTail { announced, tail });
+        }
+        self.consumed = announced;
+        Ok(announced)
+    }
+
+    /// The last good consumed position, without looking.
+    #[must_use]
+    pub const fn consumed_before(&self) -> Position {
+        self.consumed
+    }
+
+    /// Gates from `at` on, for a session that starts there.
+    pub const fn restart_consumed(&mut self, at: Position) {
+        self.consumed = at;
+    }
+
+    /// Channel sequence of the newest record consumed, as the subscriber says.
+    #[must_use]
+    pub fn channel_sequence(&self) -> Sequence {
+        Sequence(self.word(CHANNEL_SEQUENCE_WORD))
+    }
+
+    /// Counters, as the subscriber says.
+    #[must_use]
+    pub fn counters(&self) -> CellCounters {
+        let [delivered, conflated, lost, lapped, initial_images] = self.figures(COUNTERS_WORD);
+        CellCounters { delivered, conflated, lost, lapped, initial_images }
+    }
+
+    /// Latency, as the subscriber says.
+    #[must_use]
+    pub fn latency(&self) -> CellLatency {
+        let [count, p50_ns, p99_ns, p999_ns, max_ns] = self.figures(LATENCY_WORD);
+        CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns }
+    }
+
+    /// When the subscriber last said that it lives, Unix ns; 0 for not yet.
+    #[must_use]
+    pub fn heartbeat(&self) -> Nanos {
+        Nanos(self.word(HEARTBEAT_WORD))
+    }
+
+    /// Whether the subscriber asks to be woken and has not been since: true once per arming.
+    ///
+    /// Call it after having seen the tail move. Then either this call sees the arming or the
+    /// subscriber's look at the tail after [`CellWriter::arm`] sees the tail: between the two
+    /// sequentially consistent fences no wake-up is lost.
+    pub fn take_armed(&mut self) -> bool {
+        fence(Ordering::SeqCst);
+        let armed = self.word(ARMED_WORD);
+        let wanted = armed != 0 && armed != self.served;
+        if wanted {
+            self.served = armed;
+        }
+        wanted
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self.words.atomics()[index].load(Ordering::Relaxed)
+    }
+
+    fn figures(&self, start: usize) -> [u64; 5] {
+        core::array::from_fn(|index| self.word(start + index))
+    }
+}
+
+/// The subscriber's end of a cell: the one writer.
+#[derive(Debug)]
+pub struct CellWriter {
+    words: WordsMut,
+    armings: u64,
+}
+
+impl CellWriter {
+    /// Takes over a cell that the publisher has made.
+    ///
+    /// # Errors
+    /// [`CellError`] when it is not one.
+    pub fn open(words: WordsMut) -> Result<Self, CellError> {
+        check_size(words.len())?;
+        let load = |word: usize| words.atomics()[word].load(Ordering::Relaxed);
+        let (found, theirs) = (load(MAGIC_WORD), load(VERSION_WORD));
+        if found != MAGIC {
+            return Err(CellError::Magic { found });
+        }
+        if theirs != CELL_LAYOUT_VERSION {
+            return Err(CellError::Version { theirs });
+        }
+        let armings = load(ARMED_WORD);
+        Ok(Self { words, armings })
+    }
+
+    /// The session that the publisher made the cell for.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        SessionId(self.load(SESSION_WORD) as u32)
+    }
+
+    /// Life of the publisher that made the cell.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.load(EPOCH_WORD))
+    }
+
+    /// Position up to which everything is consumed, as announced last; at first the one that the
+    /// publisher gates from.
+    #[must_use]
+    pub fn consumed(&self) -> Position {
+        Position(self.load(CONSUMED_WORD))
+    }
+
+    /// Announces that everything before `position` is consumed: bytes lent from there are given
+    /// back. Once per batch.
+    #[inline]
+    pub fn set_consumed(&self, position: Position, channel_sequence: Sequence) {
+        let words = self.words.atomics();
+        words[CHANNEL_SEQUENCE_WORD].store(channel_sequence.0, Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `CellReader::consumed`.
+        words[CONSUMED_WORD].store(position.0, Ordering::Release);
+    }
+
+    /// Announces the counters.
+    #[inline]
+    pub fn set_counters(&self, counters: &CellCounters) {
+        let CellCounters { delivered, conflated, lost, lapped, initial_images } = *counters;
+        self.set_figures(COUNTERS_WORD, [delivered, conflated, lost, lapped, initial_images]);
+    }
+
+    /// Announces the latency figures.
+    pub fn set_latency(&self, latency: &CellLatency) {
+        let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = *latency;
+        self.set_figures(LATENCY_WORD, [count, p50_ns, p99_ns, p999_ns, max_ns]);
+    }
+
+    /// Says that the subscriber lives.
+    #[inline]
+    pub fn set_heartbeat(&self, now: Nanos) {
+        self.store(HEARTBEAT_WORD, now.0);
+    }
+
+    /// Asks to be woken once through the descriptor. Look at the tail again afterwards, and sleep
+    /// only when it has not moved; see [`CellReader::take_armed`].
+    pub fn arm(&mut self) {
+        self.armings = self.armings.wrapping_add(1).max(1);
+        self.store(ARMED_WORD, self.armings);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes [`Self::arm`] back.
+    pub fn disarm(&self) {
+        self.store(ARMED_WORD, 0);
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        self.words.atomics()[index].load(Ordering::Relaxed)
+    }
+
+    fn store(&self, index: usize, value: u64) {
+        self.words.atomics()[index].store(value, Ordering::Relaxed);
+    }
+
+    fn set_figures(&self, start: usize, figures: [u64; 5]) {
+        for (index, figure) in figures.into_iter().enumerate() {
+            self.store(start + index, figure);
+        }
+    }
+}
