@@ -1,0 +1,77 @@
+//! The subscriber's end of a session's connection after the grant.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tapecast_wire::attach::{Farewell, MAX_REASON_BYTES, Message};
+
+use crate::frame::{self, FrameReader, PIECE_BYTES};
+
+/// A farewell's kind, its text's length, and its text.
+const FAREWELL_BYTES_MAX: usize = 2 + 2 + MAX_REASON_BYTES;
+
+/// The subscriber's end of a session's connection: open as long as the publisher lives and grants
+/// the session. Its descriptor becomes readable when [`ClientLifeline::status`] has news.
+///
+/// Dropping it without [`ClientLifeline::detach`] looks to the publisher like a death.
+#[derive(Debug)]
+pub struct ClientLifeline {
+    socket: OwnedFd,
+    reader: FrameReader,
+    status: LifelineStatus,
+}
+
+/// Whether the session lives. The last two are final.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LifelineStatus {
+    /// It lives.
+    Alive,
+    /// The publisher has ended it, with a sentence for the user.
+    Farewell(Farewell, String),
+    /// The publisher is gone without a word: it died, or it sent what is not a farewell.
+    Gone,
+}
+
+impl ClientLifeline {
+    pub(super) const fn new(socket: OwnedFd) -> Self {
+        let reader = FrameReader::new(FAREWELL_BYTES_MAX);
+        Self { socket, reader, status: LifelineStatus::Alive }
+    }
+
+    /// Whether the session lives. One system call while it does; never blocks.
+    pub fn status(&mut self) -> LifelineStatus {
+        while self.status == LifelineStatus::Alive {
+            let mut piece = [0; PIECE_BYTES];
+            let wanted = self.reader.wanted();
+            self.status = match frame::receive(&self.socket, &mut piece[..wanted]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(0) | Err(_) => LifelineStatus::Gone,
+                Ok(len) => match self.reader.push(&piece[..len]) {
+                    Ok(None) => LifelineStatus::Alive,
+                    Ok(Some(Message::Farewell(farewell, reason))) => {
+                        LifelineStatus::Farewell(farewell, reason)
+                    }
+                    Ok(Some(_)) | Err(_) => {
+                        tracing::warn!("the publisher sent what is not a farewell");
+                        LifelineStatus::Gone
+                    }
+                },
+            };
+        }
+        self.status.clone()
+    }
+
+    /// Ends the session in good order. Never waits: if the publisher does not hear the word, it
+    /// sees the end of the connection.
+    pub fn detach(self) {
+        if let Ok(bytes) = Message::Detach.encode() {
+            let _ = frame::send(&self.socket, &bytes, &[]);
+        }
+    }
+}
+
+impl AsFd for ClientLifeline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
