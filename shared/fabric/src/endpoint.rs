@@ -1,0 +1,144 @@
+//! The subscriber's end of a fabric.
+
+use std::time::Duration;
+
+use tapecast_core::account::{Account, Totals};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, WireError};
+
+use crate::{Delivery, LatencyReport};
+
+/// The subscriber's end of a fabric: one session.
+///
+/// An endpoint finds records and knows what a hole between them means on its fabric; what is
+/// wanted, new or stale it asks the [`Account`]. Applications use it through [`crate::Receiver`].
+pub trait Endpoint {
+    /// Life of the publisher.
+    fn epoch(&self) -> Epoch;
+
+    /// Most instruments that the directory can hold.
+    fn instrument_capacity(&self) -> usize;
+
+    /// Instruments in the directory now. Never shrinks.
+    fn instrument_count(&self) -> usize;
+
+    /// A directory entry. `None` when the directory does not have it, or it cannot be read.
+    fn instrument(&self, id: InstrumentId) -> Option<Instrument>;
+
+    /// Whether the publisher goes on publishing.
+    fn state(&self) -> ChannelState;
+
+    /// The publisher's clock when it last showed life (at least every 100 ms).
+    fn heartbeat(&self) -> Nanos;
+
+    /// Times that this session was lapped and recovered.
+    fn laps(&self) -> u64;
+
+    /// Hands at most `limit` records that `account` wants to `deliver`, oldest first, and returns
+    /// how many. The work is bounded also when nothing is wanted, so zero does not mean that
+    /// there is nothing more: [`Endpoint::is_ready`] says that.
+    ///
+    /// # Errors
+    /// [`PollError`]; records delivered before it stay counted.
+    fn poll<F: FnMut(Delivery<'_>)>(
+        &mut self,
+        account: &mut Account,
+        limit: usize,
+        deliver: F,
+    ) -> Result<usize, PollError>;
+
+    /// Whether a poll would find something to do.
+    fn is_ready(&self) -> bool;
+
+    /// Asks for the newest snapshot of an instrument, after the account has begun to watch it.
+    fn request_image(&mut self, id: InstrumentId);
+
+    /// Tells the publisher the session's counts. Called after each poll that did something.
+    fn settle(&mut self, totals: &Totals);
+
+    /// Tells the publisher that the subscriber lives, and the latency that it sees.
+    fn report(&mut self, now: Nanos, latency: LatencyReport);
+
+    /// Waits until a poll would find something, or for `timeout`. Returns whether it would.
+    ///
+    /// # Errors
+    /// [`WaitError`] when the system refuses to wait.
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError>;
+}
+
+/// Whether the publisher goes on publishing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelState {
+    /// Yes.
+    Running,
+    /// It is about to stop; what it has published can still be polled.
+    Closing,
+    /// It has stopped; nothing follows.
+    Closed,
+}
+
+/// How a subscriber waits for the next snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitStrategy {
+    /// Look again at once, and burn a core: lowest latency.
+    Spin,
+    /// Look again after letting other threads run.
+    Yield,
+    /// Sleep in the kernel until woken: idle costs nothing.
+    #[default]
+    Block,
+    /// As `Block`, but on a descriptor that epoll and async runtimes can watch.
+    Fd,
+}
+
+/// A poll met something that it cannot deliver. The session is of no further use: attach again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PollError {
+    /// A record that does not parse.
+    #[error("malformed record at position {position}: {source}; attach again")]
+    Malformed {
+        /// Where it is.
+        position: Position,
+        /// What is wrong with it.
+        source: WireError,
+    },
+    /// A record of an instrument that no directory entry can describe.
+    #[error(
+        "record of instrument {instrument} at position {position}, but the directory holds at \
+         most {capacity}; attach again"
+    )]
+    UnknownInstrument {
+        /// Where it is.
+        position: Position,
+        /// Its instrument.
+        instrument: InstrumentId,
+        /// Room in the directory.
+        capacity: usize,
+    },
+    /// Memory that holds no record where one must start.
+    #[error("the ring holds no record at position {position}; attach again")]
+    Corrupt {
+        /// Where it is.
+        position: Position,
+    },
+    /// The publisher took this lossless session out while it was reading: what the last poll
+    /// delivered may have been overwritten meanwhile.
+    #[error(
+        "the publisher evicted this lossless session while it was reading at position {position}: \
+         do not use the last batch, and attach again"
+    )]
+    Evicted {
+        /// Where the batch began.
+        position: Position,
+    },
+}
+
+/// The system refused to wait.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot wait for snapshots ({strategy:?}): {source}; choose another wait strategy")]
+pub struct WaitError {
+    /// The strategy in use.
+    pub strategy: WaitStrategy,
+    /// What the system said.
+    pub source: std::io::Error,
+}

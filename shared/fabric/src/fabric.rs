@@ -1,0 +1,155 @@
+//! The publisher's end of a fabric.
+
+use tapecast_wire::attach::{Farewell, Policy};
+use tapecast_wire::{InstrumentEntry, Nanos, Position, Sequence, SessionId};
+
+use crate::pool::Shared;
+
+/// The publisher's end of a fabric, driven by one sender thread.
+///
+/// A turn of the sender is: `publish` for each snapshot of a batch, one `flush`, one `turn`.
+/// Nothing that was published is visible to a subscriber before the `flush` that follows it.
+/// `publish`, `flush` and `turn` make no system call and allocate nothing.
+pub trait Fabric {
+    /// What the conductor prepares for one subscriber (descriptors, mappings), so that attaching
+    /// it allocates nothing.
+    type Session: Send;
+
+    /// Gives a session its place. Its subscriber sees everything that is published after this call.
+    ///
+    /// # Errors
+    /// [`AttachError`], which hands the session back.
+    fn attach(&mut self, session: Self::Session) -> Result<SessionId, AttachError<Self::Session>>;
+
+    /// Takes a session out and hands it back, for the conductor to drop. `None` when there is no
+    /// such session.
+    fn detach(&mut self, id: SessionId) -> Option<Self::Session>;
+
+    /// Adds an instrument to the directory, or replaces its entry. Ids are dense: an entry's id is
+    /// at most the number of instruments so far.
+    ///
+    /// # Errors
+    /// [`DirectoryFull`] when the id has no place.
+    fn upsert_instrument(&mut self, entry: &InstrumentEntry) -> Result<(), DirectoryFull>;
+
+    /// Stages one snapshot for every session.
+    ///
+    /// # Errors
+    /// [`Full`] hands the snapshot back when a lossless session has no room for it. Nothing has
+    /// happened: flush, turn, and try again.
+    fn publish(&mut self, snapshot: Shared) -> Result<(), Full>;
+
+    /// Ends a batch: what was published becomes visible to the subscribers.
+    fn flush(&mut self, now: Nanos);
+
+    /// Housekeeping with bounded work: completions, session cells, heartbeat. Returns how much
+    /// there was to do; zero means idle. To be called at least every 100 ms.
+    fn turn(&mut self, now: Nanos) -> usize;
+
+    /// Figures of one session. `None` when there is no such session.
+    fn session_stats(&self, id: SessionId) -> Option<SessionStats>;
+
+    /// Ends the channel: flushes, then tells every subscriber that nothing follows.
+    fn close(&mut self, now: Nanos, farewell: Farewell);
+}
+
+/// A session could not be attached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError<S> {
+    /// All places are taken.
+    #[error("all {max} sessions are taken: detach a subscriber first", max = tapecast_wire::limits::MAX_SUBSCRIBERS)]
+    Full(S),
+    /// The session is lossless and the publisher's configuration does not allow that.
+    #[error("lossless sessions are not allowed: allow them in the publisher's configuration")]
+    LosslessNotAllowed(S),
+    /// The channel has been closed.
+    #[error("the publisher is closing: attach again when it has restarted")]
+    Closing(S),
+}
+
+impl<S> AttachError<S> {
+    /// The session that was not attached.
+    pub fn into_session(self) -> S {
+        match self {
+            Self::Full(session) | Self::LosslessNotAllowed(session) | Self::Closing(session) => {
+                session
+            }
+        }
+    }
+}
+
+/// An instrument has no place in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "instrument {instrument_id} has no place in the directory: ids are dense, the next one is \
+     {count} and there is room for {capacity}; raise the configured number of instruments"
+)]
+pub struct DirectoryFull {
+    /// Id of the refused entry.
+    pub instrument_id: u32,
+    /// Entries in use.
+    pub count: usize,
+    /// Entries that there is room for.
+    pub capacity: usize,
+}
+
+/// A lossless session has no room; the snapshot is handed back and nothing has happened.
+#[derive(Debug)]
+#[must_use = "the snapshot was not published"]
+pub struct Full(
+    /// The snapshot, to be published again after the next turn.
+    pub Shared,
+);
+
+/// What a subscriber says about the latency that it sees: publisher's clock to its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyReport {
+    /// Snapshots in the figures.
+    pub count: u64,
+    /// Median in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile in nanoseconds.
+    pub p99_ns: u64,
+    /// 99.9th percentile in nanoseconds.
+    pub p99_9_ns: u64,
+    /// Largest in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// What a subscriber says it did with what was published for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts {
+    /// Channel sequence of the last snapshot that it took.
+    pub channel_sequence: Sequence,
+    /// Snapshots handed to the application.
+    pub delivered: u64,
+    /// Snapshots that a newer one replaced.
+    pub conflated: u64,
+    /// Snapshots that nothing accounts for; 0 in health.
+    pub lost: u64,
+    /// Delivered snapshots that were the first of their instrument.
+    pub initial_images: u64,
+    /// Times that it was lapped and recovered from the latest table; 0 where rings are private.
+    pub laps: u64,
+}
+
+/// Figures of one session, as the publisher sees them. What comes from the subscriber is only
+/// reported, never acted on without a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStats {
+    /// What happens when it does not keep up.
+    pub policy: Policy,
+    /// Position up to which it has consumed.
+    pub consumed: Position,
+    /// Bytes that it has still to consume.
+    pub lag_bytes: u64,
+    /// Its own counts.
+    pub counts: SessionCounts,
+    /// The latency that it reports.
+    pub latency: LatencyReport,
+    /// Its clock when it last reported; 0 before that.
+    pub heartbeat: Nanos,
+    /// Values in its cell that could not be true and were ignored; 0 in health.
+    pub faults: u64,
+}

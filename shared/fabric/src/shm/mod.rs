@@ -1,0 +1,50 @@
+//! Shared memory: one ring that every subscriber on this machine reads, and nobody else writes.
+//!
+//! A **region** (a sealed memfd, mapped read-only by subscribers) holds the broadcast ring, the
+//! latest table and the directory. Each session has a **cell**, one page that its subscriber
+//! writes: consumed position, counts, whether it waits on its descriptor. A publish is one copy
+//! into the ring and one into the latest table, however many sessions there are.
+//!
+//! ```text
+//!   conductor: ShmHost ── prepare ──► ShmSession ──► sender: ShmFabric ═══╗ region (read-only there)
+//!                 └─ SessionDescriptors ─► SCM_RIGHTS ─► ShmEndpoint ◄════╝
+//!                                                          │  ▲ futex / one byte
+//!   waker thread: Waker ◄──── wake word ◄── flush          ▼  │
+//!                   └──────────── wakes ◄──────────────── cell: armed
+//! ```
+//!
+//! # Rules
+//! - The sender wakes nobody: it raises the wake word. The [`Waker`]'s thread makes the calls, and
+//!   readers that wake up help. A helper that stops delays nobody, because the waker goes on.
+//! - A subscriber that is slow, stopped, dead or hostile costs the others nothing: the writer does
+//!   not look at it, unless it is lossless, which only the publisher's configuration can allow.
+//! - What a subscriber writes into its cell is checked before it decides anything.
+//! - Memory is allocated before it is used, and sealed in size, so that nobody gets SIGBUS later.
+//!
+//! # Where a session begins
+//! The sender attaches a session between two batches, and notes position and channel sequence in
+//! the session's cell. The subscriber delivers from the latest table what is not newer than that
+//! sequence, then the ring from that position. So it sees each snapshot that was the newest when
+//! it was attached, and each that was published afterwards, once.
+
+mod endpoint;
+mod fabric;
+mod futex;
+mod host;
+mod mapping;
+mod memory;
+mod session;
+mod wait;
+mod waker;
+mod walk;
+
+pub use endpoint::{OpenError, ShmEndpoint};
+pub use fabric::ShmFabric;
+pub use host::{CreateError, PrepareError, Sealing, Shm, ShmConfig, ShmHost};
+pub use mapping::MappingError;
+pub use memory::{MemoryLimit, MemoryShortage, check_memory};
+pub use session::{SessionDescriptors, SessionMonitor, ShmSession};
+pub use waker::{Waker, WakerThread};
+
+#[cfg(test)]
+mod tests;

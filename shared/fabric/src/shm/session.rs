@@ -1,0 +1,213 @@
+//! One subscriber's session, seen from the publisher.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::net::{SendFlags, send};
+use tapecast_ring::cell::{CELL_WORDS, CellCounters, CellLatency};
+use tapecast_ring::{CellReader, RegionReader, WordsMut};
+use tapecast_wire::attach::Policy;
+use tapecast_wire::{Position, Sequence};
+
+use crate::{LatencyReport, SessionCounts, SessionStats};
+
+/// The cell's last line says where the session begins. The sender writes it when it attaches the
+/// session, before the subscriber has the cell, and nobody does afterwards.
+///
+/// ```text
+/// word CELL_WORDS - 16    channel sequence of the last snapshot before the session
+/// word CELL_WORDS - 15    1 when the writer is gated by this session, else 0
+/// ```
+const START_SEQUENCE_WORD: usize = CELL_WORDS - 16;
+const GATED_WORD: usize = CELL_WORDS - 15;
+
+/// Where a session begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SessionStart {
+    /// Channel sequence of the last snapshot that was published before.
+    pub(super) sequence: Sequence,
+    /// Whether the writer waits for this session.
+    pub(super) gated: bool,
+}
+
+impl SessionStart {
+    pub(super) fn write(self, cell: &WordsMut) {
+        for (word, value) in
+            [(START_SEQUENCE_WORD, self.sequence.0), (GATED_WORD, u64::from(self.gated))]
+        {
+            let stored = cell.store(word, value);
+            debug_assert!(stored.is_some(), "a cell has {CELL_WORDS} words");
+        }
+    }
+
+    /// `None` when the cell is too short.
+    pub(super) fn read(cell: &WordsMut) -> Option<Self> {
+        let sequence = Sequence(cell.load(START_SEQUENCE_WORD)?);
+        Some(Self { sequence, gated: cell.load(GATED_WORD)? == 1 })
+    }
+}
+
+/// What the conductor prepares for one subscriber: attach it to the fabric, then hand over the
+/// descriptors. Dropping it, which only the conductor should do, gives everything back.
+#[derive(Debug)]
+pub struct ShmSession {
+    pub(super) policy: Policy,
+    pub(super) cell_words: WordsMut,
+    pub(super) monitor: SessionMonitor,
+    pub(super) wake: Arc<WakeSocket>,
+    pub(super) sockets: Weak<WakeSockets>,
+}
+
+impl ShmSession {
+    /// What happens when this session does not keep up.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Figures of this session, for any thread.
+    #[must_use]
+    pub fn monitor(&self) -> SessionMonitor {
+        self.monitor.clone()
+    }
+}
+
+impl Drop for ShmSession {
+    fn drop(&mut self) {
+        if let Some(sockets) = self.sockets.upgrade() {
+            sockets.remove(&self.wake);
+        }
+    }
+}
+
+/// Descriptors for one subscriber, in the order in which they travel: region, cell, wake socket.
+#[derive(Debug)]
+pub struct SessionDescriptors {
+    pub(super) region: OwnedFd,
+    pub(super) cell: OwnedFd,
+    pub(super) wake: OwnedFd,
+}
+
+impl SessionDescriptors {
+    /// The descriptors, to send.
+    #[must_use]
+    pub fn as_fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.region.as_fd(), self.cell.as_fd(), self.wake.as_fd()]
+    }
+
+    /// The descriptors, for an endpoint in this process.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<OwnedFd> {
+        vec![self.region, self.cell, self.wake]
+    }
+}
+
+/// Figures of one session, from its cell. Any thread may look; the sender is not asked.
+#[derive(Clone, Debug)]
+pub struct SessionMonitor {
+    shared: Arc<Monitored>,
+}
+
+#[derive(Debug)]
+struct Monitored {
+    policy: Policy,
+    region: RegionReader,
+    cell: Mutex<CellReader>,
+    faults: AtomicU64,
+}
+
+impl SessionMonitor {
+    pub(super) fn new(policy: Policy, region: RegionReader, cell: CellReader) -> Self {
+        let (cell, faults) = (Mutex::new(cell), AtomicU64::new(0));
+        Self { shared: Arc::new(Monitored { policy, region, cell, faults }) }
+    }
+
+    /// Counts a value in the cell that cannot be true.
+    pub(super) fn count_fault(&self) {
+        self.shared.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The figures now.
+    #[must_use]
+    pub fn stats(&self) -> SessionStats {
+        let Monitored { policy, region, cell, faults } = &*self.shared;
+        let tail = region.tail();
+        let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        let consumed = cell.consumed(tail).unwrap_or_else(|_| {
+            self.count_fault();
+            cell.consumed_before()
+        });
+        SessionStats {
+            policy: *policy,
+            consumed,
+            lag_bytes: lag_bytes(consumed, tail),
+            counts: counts(&cell),
+            latency: latency(cell.latency()),
+            heartbeat: cell.heartbeat(),
+            faults: faults.load(Ordering::Relaxed),
+        }
+    }
+}
+
+const fn lag_bytes(consumed: Position, tail: Position) -> u64 {
+    tail.0.saturating_sub(consumed.0)
+}
+
+fn counts(cell: &CellReader) -> SessionCounts {
+    let CellCounters { delivered, conflated, lost, lapped, initial_images } = cell.counters();
+    let channel_sequence = cell.channel_sequence();
+    SessionCounts { channel_sequence, delivered, conflated, lost, initial_images, laps: lapped }
+}
+
+const fn latency(cell: CellLatency) -> LatencyReport {
+    let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = cell;
+    LatencyReport { count, p50_ns, p99_ns, p99_9_ns: p999_ns, max_ns }
+}
+
+/// The publisher's end of one session's wake socket.
+#[derive(Debug)]
+pub(super) struct WakeSocket {
+    socket: OwnedFd,
+    cell: Mutex<CellReader>,
+}
+
+impl WakeSocket {
+    pub(super) const fn new(socket: OwnedFd, cell: CellReader) -> Self {
+        Self { socket, cell: Mutex::new(cell) }
+    }
+
+    /// Sends one byte when the session asks for it. Never blocks, whatever the other end does.
+    fn wake_if_armed(&self) -> bool {
+        let armed = self.cell.lock().unwrap_or_else(PoisonError::into_inner).take_armed();
+        if armed {
+            // A full socket is readable already, and a closed one has nobody to wake.
+            let _sent = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+        armed
+    }
+}
+
+/// The wake sockets of all prepared sessions. The conductor adds and removes, the waker walks; the
+/// sender has nothing to do with them.
+#[derive(Debug, Default)]
+pub(super) struct WakeSockets {
+    all: Mutex<Vec<Arc<WakeSocket>>>,
+}
+
+impl WakeSockets {
+    pub(super) fn add(&self, socket: Arc<WakeSocket>) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    }
+
+    fn remove(&self, socket: &Arc<WakeSocket>) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, socket));
+    }
+
+    /// Wakes every session that waits on its descriptor; returns how many.
+    pub(super) fn wake_armed(&self) -> usize {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|socket| socket.wake_if_armed()).count()
+    }
+}

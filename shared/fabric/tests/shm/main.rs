@@ -1,0 +1,10 @@
+//! Shared memory from end to end: publisher and subscribers in one process and in many.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod delivery;
+mod process;
+mod processes;
+mod sealing;
+mod sender_path;
+mod support;
