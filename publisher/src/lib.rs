@@ -2,4 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
+pub mod config;
+pub mod book;
 pub mod source;

@@ -2,7 +2,11 @@
 //!
 //! A source decodes; it keeps no book, and it publishes nothing.
 
+pub mod dbn;
 mod event;
+pub mod itch;
+pub mod itch_encode;
+pub mod synthetic;
 
 pub use event::{EventSink, FeedStamp, MarketEvent, Side};
 

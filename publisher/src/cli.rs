@@ -1,0 +1,282 @@
+//! The command line. Flags that stand for a configuration key are passed on as text: the
+//! configuration knows their ranges and names the flag when it refuses a value.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Layers;
+
+/// Fans one market-data feed out to up to 64 subscribers, through shared memory.
+#[derive(Debug, Parser)]
+#[command(name = "tapecast-publisher", version, about, after_help = EXAMPLES)]
+#[command(propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tapecast-publisher run
+      a simulated exchange of 100 instruments, in real time, until stopped
+  tapecast-publisher run --source itch --file 01302019.NASDAQ_ITCH50.gz --symbols AAPL,MSFT --pace 10x
+      two symbols of a Nasdaq day at ten times its own speed
+  tapecast-publisher run --source dbn --file es.mbo.dbn.zst --wait-for 64 --exit-at-end --report run.json
+      starts when 64 subscribers are there, ends when they have read everything
+  tapecast-publisher generate --out day.itch50 --instruments 50 --seconds 30
+      writes a simulated day as an ITCH 5.0 file
+  tapecast-publisher check-config --config publisher.toml
+      the effective configuration, with the origin of each value
+
+Exit status: 0 done, 1 an error (one line on stderr names cause and remedy), 2 wrong usage,
+3 the input was damaged or cut short (everything before the damage was published).";
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Publish a source until it ends or a signal comes.
+    #[command(after_help = RUN_NOTES)]
+    Run(Box<RunArgs>),
+    /// Write a simulated trading day as a Nasdaq TotalView-ITCH 5.0 file.
+    #[command(after_help = GENERATE_NOTES)]
+    Generate(GenerateArgs),
+    /// Check the configuration and print it in full, with the origin of each value.
+    #[command(after_help = CHECK_NOTES)]
+    CheckConfig(Box<ConfigArgs>),
+}
+
+const RUN_NOTES: &str = "\
+Every value can also be set in a TOML file or by an environment variable; flags win over variables,
+variables over the file, the file over the defaults. Key `shm.ring_bytes` is the variable
+TAPECAST_SHM_RING_BYTES. `tapecast-publisher check-config` lists all keys.
+
+At the end of a file the publisher marks every book as ended and goes on serving the last books to
+whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal ends it
+at once.
+
+Examples:
+  tapecast-publisher run --source itch --file day.itch50 --pace max --exit-at-end
+  tapecast-publisher run --set sender.idle=spin --set sender.cpu=3
+  TAPECAST_LOG_FORMAT=json tapecast-publisher run --config /etc/tapecast/publisher.toml";
+
+const GENERATE_NOTES: &str = "\
+The same seed and sizes give the same bytes on every machine. A name that ends in .gz is compressed.
+
+Example:
+  tapecast-publisher generate --out day.itch50.gz --seed 7 --instruments 20 --seconds 60";
+
+const CHECK_NOTES: &str = "\
+Exit status 0 when the configuration can be used, 1 when not. The output is itself a complete
+configuration file.
+
+Example:
+  tapecast-publisher check-config --config publisher.toml > effective.toml";
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Everything that stands for a configuration key.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// Start the source only when this many subscribers have attached [default: 0]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(0..=64), help_heading = "Run")]
+    pub wait_for: u32,
+
+    /// Leave when the source has ended and every subscriber has read everything; one that stops
+    /// reading for 10 s is not waited for
+    #[arg(long, help_heading = "Run")]
+    pub exit_at_end: bool,
+
+    /// Write a JSON report at exit: counts per instrument and session, publish cost
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    pub report: Option<PathBuf>,
+
+    /// Show no progress bar (there is none anyway when stderr is not a terminal)
+    #[arg(long, help_heading = "Run")]
+    pub no_progress: bool,
+}
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// File to write; must not exist unless --force
+    #[arg(long, short, value_name = "FILE")]
+    pub out: PathBuf,
+
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+
+    /// Same seed, same day
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Instruments listed (1 to 10000)
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub instruments: u32,
+
+    /// Seconds of simulated trading (1 to 86400)
+    #[arg(long, value_name = "N", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+}
+
+/// Declares the flags that stand for a configuration key, and gives them to the configuration.
+macro_rules! config_flags {
+    ($($(#[$meta:meta])* $field:ident: $flag:literal => $key:literal,)+) => {
+        /// Flags that stand for a configuration key.
+        #[derive(Debug, Default, Args)]
+        pub struct ConfigArgs {
+            /// Configuration file (TOML); also TAPECAST_CONFIG
+            #[arg(long, short, value_name = "FILE", help_heading = "Configuration")]
+            pub config: Option<PathBuf>,
+
+            /// Set any configuration key; may be given more than once
+            #[arg(long, value_name = "KEY=VALUE", value_parser = assignment,
+                  help_heading = "Configuration")]
+            pub set: Vec<(String, String)>,
+
+            $($(#[$meta])* #[arg(long = $flag)] pub $field: Option<String>,)+
+        }
+
+        #[cfg(test)]
+        const FLAG_KEYS: &[(&str, &str)] = &[$(($flag, $key),)+];
+
+        impl ConfigArgs {
+            fn flags(&self) -> Vec<(String, String, String)> {
+                let set = self.set.iter().map(|(key, value)| {
+                    (format!("--set {key}=…"), key.clone(), value.clone())
+                });
+                let named = [$((concat!("--", $flag), $key, &self.$field),)+];
+                let named = named.into_iter().filter_map(|(flag, key, value)| {
+                    Some((flag.to_owned(), key.to_owned(), value.clone()?))
+                });
+                set.chain(named).collect()
+            }
+        }
+    };
+}
+
+config_flags! {
+    /// Where data comes from: itch, dbn or synthetic [default: synthetic]
+    #[arg(value_name = "KIND", help_heading = "Source")]
+    source: "source" => "source.kind",
+    /// Input file of an itch or dbn source (itch: plain or .gz; dbn: plain or .zst)
+    #[arg(value_name = "PATH", help_heading = "Source")]
+    file: "file" => "source.file",
+    /// Speed: max, realtime, or a multiple such as 10x [default: realtime]
+    #[arg(value_name = "PACE", help_heading = "Source")]
+    pace: "pace" => "source.pace",
+    /// Start again at the end of the input [default: false]
+    #[arg(value_name = "true|false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, help_heading = "Source")]
+    looping: "loop" => "source.loop",
+    /// Only these symbols, with commas between [default: all]
+    #[arg(value_name = "A,B,…", help_heading = "Source")]
+    symbols: "symbols" => "source.symbols",
+    /// Take an input that ends inside a message for complete [default: false]
+    #[arg(value_name = "true|false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, help_heading = "Source")]
+    allow_truncated: "allow-truncated" => "source.allow_truncated",
+    /// Day of an ITCH file: auto or YYYY-MM-DD [default: auto]
+    #[arg(value_name = "DAY", help_heading = "Source")]
+    date: "date" => "source.date",
+    /// Seed of the simulated exchange [default: 1]
+    #[arg(value_name = "N", help_heading = "Source")]
+    seed: "seed" => "source.synthetic.seed",
+    /// Instruments of the simulated exchange, 1 to 10000 [default: 100]
+    #[arg(value_name = "N", help_heading = "Source")]
+    instruments: "instruments" => "source.synthetic.instruments",
+    /// Seconds of simulated trading, 1 to 86400 [default: 60]
+    #[arg(value_name = "N", help_heading = "Source")]
+    seconds: "seconds" => "source.synthetic.seconds",
+    /// Unix socket where subscribers attach [default: /run/tapecast/publisher.sock for root, else
+    /// $XDG_RUNTIME_DIR/tapecast/publisher.sock]
+    #[arg(value_name = "PATH", help_heading = "Publisher")]
+    socket: "socket" => "publisher.socket",
+    /// Levels per side in a snapshot, 1 to 83 [default: 10]
+    #[arg(value_name = "N", help_heading = "Publisher")]
+    levels: "levels" => "book.levels",
+    /// Size of the broadcast ring, a power of two from 64 KiB to 16 GiB [default: 16 MiB]
+    #[arg(value_name = "SIZE", help_heading = "Publisher")]
+    ring_bytes: "ring-bytes" => "shm.ring_bytes",
+    /// What an idle sender does: spin (burns a core, lowest latency), yield or block [default: block]
+    #[arg(value_name = "HOW", help_heading = "Publisher")]
+    idle: "idle" => "sender.idle",
+    /// Core that the sender thread is pinned to [default: any]
+    #[arg(value_name = "N", help_heading = "Publisher")]
+    cpu: "cpu" => "sender.cpu",
+    /// Let subscribers ask that the publisher waits for them [default: false]
+    #[arg(value_name = "true|false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, help_heading = "Publisher")]
+    lossless: "lossless" => "access.lossless",
+    /// Least severe log line: error, warn, info, debug, trace [default: info]
+    #[arg(value_name = "LEVEL", help_heading = "Log")]
+    log_level: "log-level" => "log.level",
+    /// Form of log lines: text or json [default: text]
+    #[arg(value_name = "FORM", help_heading = "Log")]
+    log_format: "log-format" => "log.format",
+}
+
+impl ConfigArgs {
+    /// The layers that these flags and the environment make.
+    #[must_use]
+    pub fn layers(&self, environment: impl Iterator<Item = (String, String)>) -> Layers {
+        let environment: Vec<(String, String)> =
+            environment.filter(|(name, _)| name.starts_with("TAPECAST_")).collect();
+        let from_environment = environment
+            .iter()
+            .find(|(name, value)| name == "TAPECAST_CONFIG" && !value.is_empty())
+            .map(|(_, value)| PathBuf::from(value));
+        let file = self.config.clone().or(from_environment);
+        Layers { file, environment, flags: self.flags() }
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write it as KEY=VALUE, e.g. sender.idle=spin".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::config::Key;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_stands_for_a_key_that_exists() {
+        for (flag, key) in FLAG_KEYS {
+            assert!(Key::find(key).is_some(), "--{flag} sets {key}");
+        }
+    }
+
+    #[test]
+    fn flags_come_as_text_in_the_order_in_which_they_win() {
+        let line = "tapecast-publisher run --loop --source=itch --set=sender.idle=spin";
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let Command::Run(args) = cli.command else { panic!("not run") };
+        let expected = [
+            ("--set sender.idle=…", "sender.idle", "spin"),
+            ("--source", "source.kind", "itch"),
+            ("--loop", "source.loop", "true"),
+        ]
+        .map(|(flag, key, value)| (flag.to_owned(), key.to_owned(), value.to_owned()));
+        assert_eq!(args.config.flags(), expected);
+    }
+}

@@ -1,0 +1,112 @@
+//! Every key there is, in the order of the file.
+
+/// One configuration key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Section and name, e.g. `shm.ring_bytes`.
+    pub path: &'static str,
+    /// What it may be, for people.
+    pub allowed: &'static str,
+}
+
+impl Key {
+    /// The environment variable that sets this key, e.g. `TAPECAST_SHM_RING_BYTES`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("TAPECAST_{}", self.path.to_uppercase().replace('.', "_"))
+    }
+
+    /// The key with this path.
+    #[must_use]
+    pub fn find(path: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+}
+
+const TRUTH: &str = "true, false";
+const NAMES: &str = "a list of names, or names with commas between";
+
+const fn key(path: &'static str, allowed: &'static str) -> Key {
+    Key { path, allowed }
+}
+
+/// Every key, in the order of the file.
+pub const KEYS: [Key; 25] = [
+    key("publisher.name", "any text"),
+    key("publisher.socket", "a path of at most 107 bytes"),
+    key("source.kind", "itch, dbn, synthetic"),
+    key("source.file", "a path"),
+    key("source.pace", "max, realtime, or a multiple such as 10x (0.001x to 1000000x)"),
+    key("source.loop", TRUTH),
+    key("source.symbols", NAMES),
+    key("source.allow_truncated", TRUTH),
+    key("source.date", "auto, or a day such as 2019-01-30"),
+    key("source.synthetic.seed", "a whole number, 0 to 9223372036854775807"),
+    key("source.synthetic.instruments", "1 to 10000"),
+    key("source.synthetic.seconds", "1 to 86400"),
+    key("book.levels", "1 to 83"),
+    key("pool.hugepages", TRUTH),
+    key("shm.ring_bytes", "a power of two, 64 KiB to 16 GiB"),
+    key("shm.instruments_max", "1 to 1048576"),
+    key("shm.seal", "future-write, owner"),
+    key("sender.idle", "spin, yield, block"),
+    key("sender.cpu", "the number of a core that this process may use"),
+    key("access.users", NAMES),
+    key("access.groups", NAMES),
+    key("access.lossless", TRUTH),
+    key("access.sessions_max", "1 to 64"),
+    key("log.level", "error, warn, info, debug, trace"),
+    key("log.format", "text, json"),
+];
+
+/// Whether `path` is a section.
+pub(super) fn is_section(path: &str) -> bool {
+    KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The known name most like `name`, when one is near enough to be meant.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = name.len().div_ceil(4).max(1);
+    known
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits of one character that make one name of the other (Levenshtein).
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_keys_share_a_variable() {
+        let variables: HashSet<String> = KEYS.iter().map(Key::variable).collect();
+        assert_eq!(variables.len(), KEYS.len());
+    }
+
+    #[test]
+    fn the_distance_counts_edits() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("ring_byts", "ring_bytes"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}

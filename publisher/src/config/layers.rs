@@ -1,0 +1,588 @@
+//! Puts the four layers on top of one another and remembers where each value came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use config::{Map, Source, Value, ValueKind};
+
+use super::Config;
+use super::keys::{KEYS, Key, is_section, nearest};
+
+/// What is layered over the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// A TOML file.
+    pub file: Option<PathBuf>,
+    /// The environment. Only `TAPECAST_<section>_<key>` matters.
+    pub environment: Vec<(String, String)>,
+    /// Flags that stand for a key, as (flag, key, value).
+    pub flags: Vec<(String, String, String)>,
+}
+
+/// The configuration that results, and where each value came from.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// The values.
+    pub config: Config,
+    origins: BTreeMap<String, String>,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {path}: {source}; check --config")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{path}:{line}: not valid TOML: {message}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// A key that does not exist.
+    #[error("{origin}: unknown key `{key}`; {hint}")]
+    UnknownKey {
+        /// File, variable or flag.
+        origin: String,
+        /// The key as written.
+        key: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// A value that its key does not allow.
+    #[error("{origin}: {key}: {problem}; allowed: {allowed}")]
+    Value {
+        /// File, variable or flag.
+        origin: String,
+        /// The key.
+        key: String,
+        /// What is wrong.
+        problem: String,
+        /// What would be right.
+        allowed: String,
+    },
+    /// Values that contradict each other.
+    #[error("{origin}: {key}: {problem}")]
+    Contradiction {
+        /// File, variable or flag.
+        origin: String,
+        /// The key.
+        key: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+}
+
+/// Reads and merges all layers.
+///
+/// # Errors
+/// [`ConfigError`] names the place and the key of the first thing that is wrong.
+pub fn load(layers: &Layers) -> Result<Effective, ConfigError> {
+    let mut all = vec![defaults()];
+    if let Some(path) = &layers.file {
+        all.push(file_layer(path)?);
+    }
+    all.push(environment_layer(&layers.environment)?);
+    all.push(flag_layer(&layers.flags)?);
+
+    let mut origins = BTreeMap::new();
+    let mut builder = config::Config::builder();
+    for layer in all {
+        for entry in &layer.0 {
+            origins.insert(entry.key.clone(), entry.origin.clone());
+        }
+        builder = builder.add_source(layer);
+    }
+    let merged = builder.build().map_err(|error| unexpected(&error))?;
+    let config: Config = serde_path_to_error::deserialize(merged)
+        .map_err(|error| value_error(&error.path().to_string(), error.inner(), &origins))?;
+    let effective = Effective { config, origins };
+    effective.check()?;
+    Ok(effective)
+}
+
+impl Effective {
+    /// Where the value of a key came from: `default`, a file, a variable or a flag.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> &str {
+        self.origins.get(key).map_or("default", String::as_str)
+    }
+
+    /// A [`ConfigError::Contradiction`] about `key`, with its origin.
+    #[must_use]
+    pub fn contradiction(&self, key: &str, problem: String) -> ConfigError {
+        ConfigError::Contradiction {
+            origin: self.origin(key).to_owned(),
+            key: key.to_owned(),
+            problem,
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let source = &self.config.source;
+        let needs_file = source.kind != super::SourceKind::Synthetic;
+        if needs_file && source.file.is_none() {
+            let kind = source.kind.word();
+            let problem = format!("a source of kind {kind} needs source.file (--file PATH)");
+            return Err(self.contradiction("source.kind", problem));
+        }
+        if !needs_file && source.file.is_some() {
+            let problem = "set, but the source is synthetic and reads no file: choose \
+                           source.kind itch or dbn (--source), or remove the file";
+            return Err(self.contradiction("source.file", problem.to_owned()));
+        }
+        let socket = self.config.publisher.socket.as_os_str().len();
+        if socket == 0 || socket > SOCKET_PATH_BYTES_MAX {
+            let problem = format!(
+                "{socket} bytes long, but a socket's path has 1 to {SOCKET_PATH_BYTES_MAX} bytes: \
+                 choose a shorter one"
+            );
+            return Err(self.contradiction("publisher.socket", problem));
+        }
+        Ok(())
+    }
+}
+
+/// `sun_path` of a Unix socket address, less its terminating zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+impl fmt::Display for Effective {
+    /// A complete TOML file with the origin of each value behind it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = flat_config(&self.config);
+        let lines: Vec<(&Key, Option<String>)> = KEYS
+            .iter()
+            .map(|key| (key, values.iter().find(|(path, _)| path == key.path)))
+            .map(|(key, found)| (key, found.map(|(_, value)| value.to_string())))
+            .collect();
+        let mut section = "";
+        for (key, value) in lines {
+            let (this, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
+            if this != section {
+                let gap = if section.is_empty() { "" } else { "\n" };
+                writeln!(f, "{gap}[{this}]")?;
+                section = this;
+            }
+            match value {
+                Some(value) => {
+                    let setting = format!("{name} = {value}");
+                    writeln!(f, "{setting:<44} # {}", self.origin(key.path))?;
+                }
+                None => writeln!(f, "# {name} is not set")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One value of one layer.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: String,
+    origin: String,
+    value: ValueKind,
+}
+
+/// One layer, as a source for the `config` crate, which merges the layers and converts the types.
+#[derive(Clone, Debug)]
+struct Layer(Vec<Entry>);
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
+        let pairs = self
+            .0
+            .iter()
+            .map(|entry| (entry.key.clone(), Value::new(Some(&entry.origin), entry.value.clone())));
+        Ok(pairs.collect())
+    }
+}
+
+fn defaults() -> Layer {
+    let entries = flat_config(&Config::default()).into_iter().map(|(key, value)| Entry {
+        key,
+        origin: "default".to_owned(),
+        value: kind_of(&value),
+    });
+    Layer(entries.collect())
+}
+
+fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().map_or(0, |span| span.start).min(text.len());
+        let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = error.message().replace('\n', ", ");
+        ConfigError::Syntax { path: shown.clone(), line, message }
+    })?;
+    let mut leaves = Vec::new();
+    flatten("", &toml::Value::Table(table), &mut leaves);
+    let is_empty_section =
+        |key: &str, value: &toml::Value| key.is_empty() || value.is_table() && is_section(key);
+    leaves.retain(|(key, value)| !is_empty_section(key, value));
+    let entries = leaves.into_iter().map(|(key, value)| {
+        checked_key(&shown, &key)?;
+        Ok(Entry { key, origin: shown.clone(), value: kind_of(&value) })
+    });
+    entries.collect::<Result<_, _>>().map(Layer)
+}
+
+fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigError> {
+    let mut entries = Vec::new();
+    for (variable, value) in environment {
+        // An empty variable counts as unset, the usual way to undo an inherited one.
+        if !names_a_section(variable) || value.is_empty() {
+            continue;
+        }
+        let Some(key) = KEYS.iter().find(|key| key.variable() == *variable) else {
+            let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
+            let near = nearest(variable, known.iter().map(String::as_str));
+            return Err(ConfigError::UnknownKey {
+                origin: "environment".to_owned(),
+                key: variable.clone(),
+                hint: hint(near),
+            });
+        };
+        entries.push(Entry {
+            key: key.path.to_owned(),
+            origin: format!("environment variable {variable}"),
+            value: ValueKind::String(value.clone()),
+        });
+    }
+    Ok(Layer(entries))
+}
+
+/// Whether a variable is meant for this configuration. Others, such as a subscriber's
+/// `TAPECAST_SUBSCRIBER_…`, are none of its business.
+fn names_a_section(variable: &str) -> bool {
+    let Some(rest) = variable.strip_prefix("TAPECAST_") else { return false };
+    KEYS.iter().any(|key| {
+        let section = key.path.split('.').next().unwrap_or_default();
+        let rest = rest.to_lowercase();
+        rest.strip_prefix(section).is_some_and(|rest| rest.starts_with('_'))
+    })
+}
+
+fn flag_layer(flags: &[(String, String, String)]) -> Result<Layer, ConfigError> {
+    let entries = flags.iter().map(|(flag, key, value)| {
+        let origin = format!("flag {flag}");
+        checked_key(&origin, key)?;
+        Ok(Entry { key: key.clone(), origin, value: ValueKind::String(value.clone()) })
+    });
+    entries.collect::<Result<_, _>>().map(Layer)
+}
+
+fn checked_key(origin: &str, key: &str) -> Result<(), ConfigError> {
+    if Key::find(key).is_some() {
+        return Ok(());
+    }
+    let hint = match is_section(key) {
+        true => "it is a section: set the keys in it".to_owned(),
+        false => hint(nearest(key, KEYS.iter().map(|key| key.path))),
+    };
+    Err(ConfigError::UnknownKey { origin: origin.to_owned(), key: key.to_owned(), hint })
+}
+
+fn hint(near: Option<&str>) -> String {
+    match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`tapecast-publisher check-config` lists every key".to_owned(),
+    }
+}
+
+fn flat_config(config: &Config) -> Vec<(String, toml::Value)> {
+    let mut leaves = Vec::new();
+    // Every configuration type writes as a table of scalars and lists, so this cannot fail.
+    if let Ok(value) = toml::Value::try_from(config) {
+        flatten("", &value, &mut leaves);
+    }
+    leaves
+}
+
+fn flatten(path: &str, value: &toml::Value, leaves: &mut Vec<(String, toml::Value)>) {
+    match value {
+        toml::Value::Table(table) if !table.is_empty() => {
+            for (name, inner) in table {
+                let dot = if path.is_empty() { "" } else { "." };
+                flatten(&format!("{path}{dot}{name}"), inner, leaves);
+            }
+        }
+        leaf => leaves.push((path.to_owned(), leaf.clone())),
+    }
+}
+
+fn kind_of(value: &toml::Value) -> ValueKind {
+    match value {
+        toml::Value::String(text) => ValueKind::String(text.clone()),
+        toml::Value::Integer(value) => ValueKind::I64(*value),
+        toml::Value::Float(value) => ValueKind::Float(*value),
+        toml::Value::Boolean(value) => ValueKind::Boolean(*value),
+        toml::Value::Datetime(value) => ValueKind::String(value.to_string()),
+        toml::Value::Array(items) => {
+            ValueKind::Array(items.iter().map(|item| Value::new(None, kind_of(item))).collect())
+        }
+        toml::Value::Table(table) => ValueKind::Table(
+            table
+                .iter()
+                .map(|(key, value)| (key.clone(), Value::new(None, kind_of(value))))
+                .collect(),
+        ),
+    }
+}
+
+fn value_error(
+    path: &str,
+    error: &config::ConfigError,
+    origins: &BTreeMap<String, String>,
+) -> ConfigError {
+    // Inside a list the path ends in an index; the key is what stands before it.
+    let key = path.split('[').next().unwrap_or(path);
+    let allowed = Key::find(key).map_or("see the documentation", |key| key.allowed);
+    ConfigError::Value {
+        origin: origins.get(key).map_or("configuration", String::as_str).to_owned(),
+        key: key.to_owned(),
+        problem: innermost(error),
+        allowed: allowed.to_owned(),
+    }
+}
+
+fn innermost(error: &config::ConfigError) -> String {
+    match error {
+        config::ConfigError::At { error, .. } => innermost(error),
+        config::ConfigError::Type { unexpected, expected, .. } => {
+            format!("found {unexpected} where {expected} belongs")
+        }
+        config::ConfigError::Message(message) => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn unexpected(error: &config::ConfigError) -> ConfigError {
+    ConfigError::Value {
+        origin: "configuration".to_owned(),
+        key: "merging".to_owned(),
+        problem: innermost(error),
+        allowed: "see the documentation".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::{Idle, RingBytes, SourceKind};
+    use super::*;
+
+    fn in_file(text: &str) -> (tempfile::NamedTempFile, Layers) {
+        let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let layers = Layers { file: Some(file.path().to_owned()), ..Layers::default() };
+        (file, layers)
+    }
+
+    fn in_environment(variable: &str, value: &str) -> Layers {
+        Layers { environment: vec![(variable.into(), value.into())], ..Layers::default() }
+    }
+
+    fn in_flag(flag: &str, key: &str, value: &str) -> Layers {
+        let flags = vec![(flag.into(), key.into(), value.into())];
+        Layers { flags, ..Layers::default() }
+    }
+
+    #[test]
+    fn without_layers_the_defaults_hold() {
+        let effective = load(&Layers::default()).unwrap();
+        assert_eq!(effective.config, Config::default());
+        assert!(KEYS.iter().all(|key| effective.origin(key.path) == "default"));
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_defaults() {
+        let (_file, mut layers) = in_file(
+            "[sender]\nidle = \"spin\"\n[shm]\nring_bytes = \"1 MiB\"\n[book]\nlevels = 5\n",
+        );
+        layers.environment = vec![
+            ("TAPECAST_SENDER_IDLE".into(), "yield".into()),
+            ("TAPECAST_SHM_RING_BYTES".into(), "2 MiB".into()),
+        ];
+        layers.flags = vec![("--idle".into(), "sender.idle".into(), "block".into())];
+        let effective = load(&layers).unwrap();
+        assert_eq!(effective.config.sender.idle, Idle::Block);
+        assert_eq!(effective.origin("sender.idle"), "flag --idle");
+        assert_eq!(effective.config.shm.ring_bytes, RingBytes::new(2 << 20));
+        let variable = "environment variable TAPECAST_SHM_RING_BYTES";
+        assert_eq!(effective.origin("shm.ring_bytes"), variable);
+        assert_eq!(effective.config.book.levels.get(), 5);
+        assert_eq!(effective.origin("book.levels"), layers.file.unwrap().to_str().unwrap());
+        assert_eq!(effective.config.log, Config::default().log);
+    }
+
+    #[test]
+    fn lists_can_be_written_as_arrays_and_with_commas() {
+        let (_file, layers) = in_file("[access]\nusers = [\"alice\", 1001]\n");
+        assert_eq!(load(&layers).unwrap().config.access.users.0, ["alice", "1001"]);
+        let layers = in_environment("TAPECAST_SOURCE_SYMBOLS", "AAPL, MSFT");
+        assert_eq!(load(&layers).unwrap().config.source.symbols.0, ["AAPL", "MSFT"]);
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_as_the_same_configuration() {
+        let mut layers = in_flag("--source", "source.kind", "itch");
+        layers.flags.push(("--file".into(), "source.file".into(), "/data/x \"y\".itch".into()));
+        layers.flags.push(("--symbols".into(), "source.symbols".into(), "A,B".into()));
+        layers.flags.push(("--cpu".into(), "sender.cpu".into(), "3".into()));
+        layers.flags.push(("--pace".into(), "source.pace".into(), "2.5x".into()));
+        layers.flags.push(("--date".into(), "source.date".into(), "2019-01-30".into()));
+        let first = load(&layers).unwrap();
+        assert_eq!(first.config.source.kind, SourceKind::Itch);
+        let (_file, layers) = in_file(&first.to_string());
+        assert_eq!(load(&layers).unwrap().config, first.config);
+    }
+
+    #[test]
+    fn every_wrong_value_names_its_place_its_key_and_what_is_allowed() {
+        for (key, value) in [
+            ("source.kind", "pcap"),
+            ("source.pace", "fast"),
+            ("source.pace", "0x"),
+            ("source.loop", "maybe"),
+            ("source.date", "30.1.2019"),
+            ("source.symbols", "A,,B"),
+            ("source.synthetic.seed", "-1"),
+            ("source.synthetic.instruments", "0"),
+            ("source.synthetic.instruments", "10001"),
+            ("source.synthetic.seconds", "0"),
+            ("book.levels", "0"),
+            ("book.levels", "84"),
+            ("book.levels", "ten"),
+            ("pool.hugepages", "2"),
+            ("shm.ring_bytes", "3 MiB"),
+            ("shm.instruments_max", "0"),
+            ("shm.seal", "wax"),
+            ("sender.idle", "sleep"),
+            ("sender.cpu", "first"),
+            ("access.lossless", "1"),
+            ("access.sessions_max", "65"),
+            ("log.level", "loud"),
+            ("log.format", "xml"),
+        ] {
+            let allowed = Key::find(key).unwrap().allowed;
+            let variable = Key::find(key).unwrap().variable();
+            let error = load(&in_flag("--set", key, value)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("flag --set: {key}: ")), "{error}");
+            assert!(error.ends_with(&format!("; allowed: {allowed}")), "{error}");
+            let error = load(&in_environment(&variable, value)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("environment variable {variable}: {key}: ")));
+            let (section, name) = key.rsplit_once('.').unwrap();
+            let (file, layers) = in_file(&format!("[{section}]\n{name} = \"{value}\"\n"));
+            let error = load(&layers).unwrap_err().to_string();
+            let place = file.path().display();
+            assert!(error.starts_with(&format!("{place}: {key}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_refused_too() {
+        for text in ["[book]\nlevels = 2.5", "[book]\nlevels = [1]", "[access]\nusers = [[\"a\"]]"]
+        {
+            let (_file, layers) = in_file(text);
+            let error = load(&layers).unwrap_err();
+            assert!(matches!(error, ConfigError::Value { .. }), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_key_that_was_meant() {
+        for (text, unknown, meant) in [
+            ("[shm]\nring_byts = 1", "shm.ring_byts", "shm.ring_bytes"),
+            ("[sendr]\nidle = \"spin\"", "sendr.idle", "sender.idle"),
+            ("levels = 3", "levels", "check-config"),
+            ("[nonsense]", "nonsense", "check-config"),
+            ("book = 3", "book", "section"),
+            ("[book.levels]\nmax = 3", "book.levels.max", "book.levels"),
+        ] {
+            let (file, layers) = in_file(text);
+            let error = load(&layers).unwrap_err().to_string();
+            let start = format!("{}: unknown key `{unknown}`; ", file.path().display());
+            assert!(error.starts_with(&start), "{error}");
+            assert!(error.contains(meant), "{error}");
+        }
+        let error = load(&in_environment("TAPECAST_SENDER_IDEL", "spin")).unwrap_err().to_string();
+        assert!(error.contains("did you mean `TAPECAST_SENDER_IDLE`?"), "{error}");
+    }
+
+    #[test]
+    fn empty_sections_and_variables_and_other_programs_variables_are_left_alone() {
+        let (_file, mut layers) = in_file("[sender]\n[source.synthetic]\n");
+        layers.environment = vec![
+            ("TAPECAST_BOOK_LEVELS".into(), String::new()),
+            ("TAPECAST_SUBSCRIBER_NAME".into(), "x".into()),
+            ("TAPECAST_PUBLISHERS".into(), "x".into()),
+        ];
+        assert_eq!(load(&layers).unwrap().config, Config::default());
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_not_toml_is_named_with_the_line() {
+        let layers = Layers { file: Some("/nonexistent/x.toml".into()), ..Layers::default() };
+        let error = load(&layers).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/x.toml") && error.contains("--config"), "{error}");
+        let (file, layers) = in_file("[book]\nlevels = 3\nlevels = 4\n");
+        let error = load(&layers).unwrap_err().to_string();
+        let start = format!("{}:3: not valid TOML: ", file.path().display());
+        assert!(error.starts_with(&start) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_say_what_to_change() {
+        let error = load(&in_flag("--source", "source.kind", "dbn")).unwrap_err().to_string();
+        assert!(error.starts_with("flag --source: source.kind: ") && error.contains("--file"));
+        let error = load(&in_flag("--file", "source.file", "x")).unwrap_err().to_string();
+        assert!(error.starts_with("flag --file: source.file: ") && error.contains("--source"));
+        let path = "x".repeat(108);
+        let error = load(&in_flag("--socket", "publisher.socket", &path)).unwrap_err().to_string();
+        assert!(error.contains("108 bytes"), "{error}");
+    }
+
+    /// Where the shipped file stands. Its commented-out keys have no default in the file.
+    const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/publisher.toml");
+
+    #[test]
+    fn the_shipped_file_holds_exactly_the_defaults() {
+        let layers = Layers { file: Some(SHIPPED.into()), ..Layers::default() };
+        assert_eq!(load(&layers).unwrap().config, Config::default());
+    }
+
+    #[test]
+    fn the_shipped_file_shows_every_key_and_no_other() {
+        let text = std::fs::read_to_string(SHIPPED).unwrap();
+        let mut section = "";
+        let mut shown = Vec::new();
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.trim_end_matches(']');
+            } else if let Some((name, _)) = line.trim_start_matches("# ").split_once(" = ")
+                && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+            {
+                shown.push(format!("{section}.{name}"));
+            }
+        }
+        assert_eq!(shown, KEYS.map(|key| key.path));
+    }
+}

@@ -1,0 +1,227 @@
+//! Configuration: defaults, then a file, then `TAPECAST_…` variables, then flags.
+//!
+//! Each value has one type that knows its range, every key is listed in [`KEYS`], and every error
+//! names the place (file, variable or flag) and the key. `check-config` prints the result with the
+//! origin of each value.
+
+mod keys;
+mod layers;
+mod places;
+mod value;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tapecast_wire::limits::{
+    DEFAULT_LEVELS_PER_SIDE, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, MAX_SUBSCRIBERS,
+};
+
+pub use keys::{KEYS, Key};
+pub use layers::{ConfigError, Effective, Layers, load};
+pub use places::{default_socket, prepare_socket_folder};
+pub use value::{
+    FeedDate, Idle, LogFormat, LogLevel, Names, Pace, RingBytes, Seal, SourceKind, Switch, Whole,
+};
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The daemon as a whole.
+    pub publisher: PublisherConfig,
+    /// Where market data comes from.
+    pub source: SourceConfig,
+    /// Books.
+    pub book: BookConfig,
+    /// Memory for snapshots on their way to the fabric.
+    pub pool: PoolConfig,
+    /// The shared region that subscribers read.
+    pub shm: ShmConfig,
+    /// The sender thread.
+    pub sender: SenderConfig,
+    /// Who may attach, and how.
+    pub access: AccessConfig,
+    /// Log lines.
+    pub log: LogConfig,
+}
+
+/// `[publisher]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublisherConfig {
+    /// Name in log lines and reports.
+    pub name: String,
+    /// Unix socket where subscribers attach.
+    pub socket: PathBuf,
+}
+
+/// `[source]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceConfig {
+    /// Which source.
+    pub kind: SourceKind,
+    /// Input of the file sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// How fast a file or the simulated day is played.
+    pub pace: Pace,
+    /// Start again at the end of the input.
+    #[serde(rename = "loop")]
+    pub looping: Switch,
+    /// Only these symbols; empty for all.
+    pub symbols: Names,
+    /// Treat an input that ends inside a message as complete.
+    pub allow_truncated: Switch,
+    /// Day of an ITCH file, which itself only says the time since midnight.
+    pub date: FeedDate,
+    /// The simulated exchange.
+    pub synthetic: SyntheticConfig,
+}
+
+/// `[source.synthetic]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyntheticConfig {
+    /// Same seed, same day.
+    pub seed: Whole<0, { i64::MAX as u64 }>,
+    /// Instruments listed.
+    pub instruments: Whole<1, 10_000>,
+    /// Seconds of simulated trading.
+    pub seconds: Whole<1, 86_400>,
+}
+
+/// `[book]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BookConfig {
+    /// Levels per side in a snapshot.
+    pub levels: Whole<1, { MAX_LEVELS_PER_SIDE as u64 }>,
+}
+
+/// `[pool]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolConfig {
+    /// Put the pool into huge pages.
+    pub hugepages: Switch,
+}
+
+/// `[shm]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShmConfig {
+    /// Bytes of the broadcast ring.
+    pub ring_bytes: RingBytes,
+    /// Instruments that the latest table has room for.
+    pub instruments_max: Whole<1, { MAX_INSTRUMENTS as u64 }>,
+    /// How the region is protected.
+    pub seal: Seal,
+}
+
+/// `[sender]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SenderConfig {
+    /// What the sender does when it has nothing to do.
+    pub idle: Idle,
+    /// Core that the sender thread is pinned to; unset for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Whole<0, 1023>>,
+}
+
+/// `[access]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessConfig {
+    /// Users that may attach, besides the publisher's own and root.
+    pub users: Names,
+    /// Groups whose members may attach.
+    pub groups: Names,
+    /// Whether a subscriber may ask that the publisher waits for it.
+    pub lossless: Switch,
+    /// Sessions at once.
+    pub sessions_max: Whole<1, { MAX_SUBSCRIBERS as u64 }>,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// Least severe line that is written.
+    pub level: LogLevel,
+    /// Form of the lines.
+    pub format: LogFormat,
+}
+
+impl Default for PublisherConfig {
+    fn default() -> Self {
+        Self { name: "tapecast".to_owned(), socket: default_socket() }
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            kind: SourceKind::Synthetic,
+            file: None,
+            pace: Pace::RealTime,
+            looping: Switch(false),
+            symbols: Names::default(),
+            allow_truncated: Switch(false),
+            date: FeedDate::Auto,
+            synthetic: SyntheticConfig::default(),
+        }
+    }
+}
+
+impl Default for SyntheticConfig {
+    fn default() -> Self {
+        Self { seed: Whole::new(1), instruments: Whole::new(100), seconds: Whole::new(60) }
+    }
+}
+
+impl Default for BookConfig {
+    fn default() -> Self {
+        Self { levels: Whole::new(DEFAULT_LEVELS_PER_SIDE as u64) }
+    }
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { hugepages: Switch(false) }
+    }
+}
+
+impl Default for ShmConfig {
+    fn default() -> Self {
+        Self {
+            ring_bytes: RingBytes::new(16 << 20),
+            instruments_max: Whole::new(16_384),
+            seal: Seal::FutureWrite,
+        }
+    }
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self { idle: Idle::Block, cpu: None }
+    }
+}
+
+impl Default for AccessConfig {
+    fn default() -> Self {
+        Self {
+            users: Names::default(),
+            groups: Names::default(),
+            lossless: Switch(false),
+            sessions_max: Whole::new(MAX_SUBSCRIBERS as u64),
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: LogLevel::Info, format: LogFormat::Text }
+    }
+}
