@@ -1,1 +1,90 @@
-//! The tapecast subscriber SDK and command line.
+//! Receive order books from a tapecast publisher.
+//!
+//! A subscription attaches to a publisher on the same machine, maps its ring read-only and receives
+//! the newest snapshot of every instrument, then every change. One that does not keep up sees the
+//! newest state, marked with the number of older ones it replaces; nothing is lost in silence, and
+//! no subscriber can slow another one or the publisher.
+//!
+//! # Quick start
+//! ```no_run
+//! use std::time::Duration;
+//! use tapecast_subscriber::{Subscriber, Wakeup};
+//!
+//! let mut subscriber = Subscriber::builder().symbols(["AAPL", "MSFT"]).connect()?;
+//! while subscriber.wait(Duration::from_secs(1))? != Wakeup::Ended {
+//!     subscriber.poll(|snapshot| {
+//!         if let (Some(bid), Some(ask)) = (snapshot.best_bid(), snapshot.best_ask()) {
+//!             println!("{} {} / {}", snapshot.symbol(), bid.price, ask.price);
+//!         }
+//!     })?;
+//!     for event in subscriber.events() {
+//!         eprintln!("{event}");
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How to wait
+//! | [`WaitStrategy`] | latency | cost while idle |
+//! |---|---|---|
+//! | `Spin` | lowest | a whole core |
+//! | `Yield` | low | what others leave |
+//! | `Block` (default) | a wake-up more | about nothing |
+//! | `Fd` | as `Block`, a little more | about nothing; [`Subscriber::as_fd`] for epoll, and streams |
+//!
+//! A program that spins may leave [`Subscriber::wait`] out and poll in a loop.
+//!
+//! # When the publisher goes
+//! [`Subscriber::state`] says [`State::Stale`] at once, with the cause: crashed, closed, silent,
+//! evicted. What was published before is still delivered. The SDK attaches again by itself, the
+//! first time at once, then with jittered pauses of at most 100 ms; then every instrument's newest
+//! snapshot comes as an initial image and the state is [`State::Live`]. The account goes on:
+//! published = delivered + conflated (+ lost, which is a bug and stays 0).
+//!
+//! # What it costs
+//! [`Subscriber::poll`] allocates nothing and makes no system call while there is something to
+//! deliver. With [`SubscriberBuilder::latency`] it reads the clock once for each snapshot. One more
+//! thread sleeps on the connection to the publisher; it runs when the publisher goes.
+//!
+//! # Features
+//! - `cli` (default): the command `tapecast-subscriber`. Libraries want `default-features = false`.
+//! - `async`: `Subscriber::into_stream`, a stream on tokio.
+
+#![forbid(unsafe_code)]
+
+mod attachment;
+mod backoff;
+mod builder;
+mod clock;
+mod decimal;
+mod directory;
+mod error;
+mod keeper;
+mod mailbox;
+mod owned;
+mod pulse;
+mod snapshot;
+mod state;
+mod statistics;
+#[cfg(feature = "async")]
+mod stream;
+mod subscriber;
+mod wait_set;
+
+pub use backoff::{Backoff, Reconnect};
+pub use builder::{SOCKET_VARIABLE, SubscriberBuilder, default_socket};
+pub use decimal::{Price, Quantity};
+pub use error::{ConnectError, PollError, WaitError};
+pub use owned::OwnedSnapshot;
+pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};
+pub use state::{EndReason, Event, StaleCause, State};
+pub use statistics::{InstrumentAccount, Statistics, Summary};
+#[cfg(feature = "async")]
+pub use stream::{SnapshotStream, StreamError, StreamItemError};
+pub use subscriber::{Subscriber, Wakeup};
+
+pub use tapecast_fabric::WaitStrategy;
+pub use tapecast_telemetry::{HumanNanos, Jitter, LatencyFigures, LatencySummary};
+pub use tapecast_wire::attach::Policy;
+pub use tapecast_wire::{Epoch, Flags, Instrument, InstrumentId, Nanos, Sequence, SessionId};
+pub use tapecast_wire::{TradingStatus, WIRE_VERSION};

@@ -1,0 +1,37 @@
+//! The smallest useful subscriber: prints the best bid and ask of each change.
+//!
+//! ```text
+//! cargo run --example print_top_of_book -- AAPL MSFT      (no symbols: every instrument)
+//! ```
+//!
+//! Start a publisher first, for example `tapecast-publisher run --source synthetic`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tapecast_subscriber::{PollError, Subscriber};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let symbols = std::env::args().skip(1);
+    let mut subscriber = Subscriber::builder().symbols(symbols).connect()?;
+    loop {
+        // Sleeps until there is something; costs nothing meanwhile.
+        subscriber.wait(Duration::from_secs(1))?;
+        let polled = subscriber.poll(|snapshot| {
+            let bid = snapshot.best_bid().map_or("-".into(), |level| level.price.to_string());
+            let ask = snapshot.best_ask().map_or("-".into(), |level| level.price.to_string());
+            println!("{:8} {bid:>12} {ask:>12}", snapshot.symbol());
+        });
+        // Publisher gone, attached again, farewell: the SDK copes by itself and says so here.
+        for event in subscriber.events() {
+            eprintln!("{event}");
+        }
+        match polled {
+            Ok(_) => {}
+            Err(PollError::Ended(reason)) => break eprintln!("{reason}"),
+            // This session met bytes that it cannot use; the next polls attach again.
+            Err(error) => eprintln!("{error}"),
+        }
+    }
+    Ok(())
+}

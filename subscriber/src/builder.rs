@@ -1,0 +1,219 @@
+//! Choices before a subscription starts.
+
+use core::time::Duration;
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use tapecast_fabric::WaitStrategy;
+use tapecast_wire::attach::{AttachRequest, MAX_NAME_BYTES, Policy};
+
+use crate::backoff::Reconnect;
+use crate::error::ConnectError;
+use crate::subscriber::Subscriber;
+
+/// Environment variable that names the publisher's socket.
+pub const SOCKET_VARIABLE: &str = "TAPECAST_SOCKET";
+
+/// Where a publisher listens unless it is told otherwise: `$TAPECAST_SOCKET`, else
+/// `/run/tapecast/publisher.sock` for root, else `$XDG_RUNTIME_DIR/tapecast/publisher.sock`, else
+/// `/tmp/tapecast-<uid>/publisher.sock`.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let uid = rustix::process::geteuid();
+    set(SOCKET_VARIABLE).unwrap_or_else(|| {
+        let folder = match set("XDG_RUNTIME_DIR") {
+            _ if uid.is_root() => "/run/tapecast".into(),
+            Some(runtime) => runtime.join("tapecast"),
+            None => format!("/tmp/tapecast-{}", uid.as_raw()).into(),
+        };
+        folder.join("publisher.sock")
+    })
+}
+
+/// Choices before a subscription starts. Made by [`Subscriber::builder`].
+///
+/// ```no_run
+/// use tapecast_subscriber::{Policy, Subscriber, WaitStrategy};
+///
+/// let subscriber = Subscriber::builder()
+///     .symbols(["AAPL", "MSFT"])
+///     .policy(Policy::Conflate)
+///     .wait(WaitStrategy::Block)
+///     .connect()?;
+/// # Ok::<(), tapecast_subscriber::ConnectError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `connect`"]
+pub struct SubscriberBuilder {
+    pub(crate) socket: PathBuf,
+    pub(crate) name: String,
+    pub(crate) symbols: Vec<String>,
+    pub(crate) policy: Policy,
+    pub(crate) allow_unknown_symbols: bool,
+    pub(crate) wait: WaitStrategy,
+    pub(crate) poll_limit: usize,
+    pub(crate) reconnect: Reconnect,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) wait_for_publisher: Duration,
+    pub(crate) heartbeat_timeout: Duration,
+    pub(crate) latency: bool,
+    pub(crate) skew_samples: usize,
+}
+
+impl SubscriberBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            socket: default_socket(),
+            name: default_name(),
+            symbols: Vec::new(),
+            policy: Policy::Conflate,
+            allow_unknown_symbols: false,
+            wait: WaitStrategy::Block,
+            poll_limit: 256,
+            reconnect: Reconnect::default(),
+            connect_timeout: Duration::from_secs(5),
+            wait_for_publisher: Duration::ZERO,
+            heartbeat_timeout: Duration::from_secs(1),
+            latency: true,
+            skew_samples: 0,
+        }
+    }
+
+    /// Unix socket of the publisher. Default: [`default_socket`].
+    pub fn socket(mut self, path: impl AsRef<Path>) -> Self {
+        self.socket = path.as_ref().to_owned();
+        self
+    }
+
+    /// Name for the publisher's logs and metrics, at most 64 bytes. Default: the program's.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Instruments to receive, as the venue writes them. Default, and when the list is empty: all
+    /// of them, also those that appear later.
+    pub fn symbols<S: Into<String>>(mut self, symbols: impl IntoIterator<Item = S>) -> Self {
+        self.symbols = symbols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Accept symbols that the publisher does not know yet; they are received as soon as they
+    /// appear. Default: no, so that a typing error is told at once.
+    pub fn allow_unknown_symbols(mut self) -> Self {
+        self.allow_unknown_symbols = true;
+        self
+    }
+
+    /// What happens when this subscriber does not keep up. Default: [`Policy::Conflate`].
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How [`Subscriber::wait`] waits. Default: [`WaitStrategy::Block`]. An epoll loop or an async
+    /// stream needs [`WaitStrategy::Fd`].
+    pub fn wait(mut self, strategy: WaitStrategy) -> Self {
+        self.wait = strategy;
+        self
+    }
+
+    /// Most snapshots that one `poll` delivers. Default 256; 0 counts as 1.
+    pub fn poll_limit(mut self, limit: usize) -> Self {
+        self.poll_limit = limit.max(1);
+        self
+    }
+
+    /// What to do when the session ends before the application leaves. Default: attach again.
+    pub fn reconnect(mut self, reconnect: Reconnect) -> Self {
+        self.reconnect = reconnect;
+        self
+    }
+
+    /// Longest time for one handshake. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Keep trying for so long when no publisher is there yet. Default: not at all, so that a wrong
+    /// path is told at once.
+    pub fn wait_for_publisher(mut self, patience: Duration) -> Self {
+        self.wait_for_publisher = patience;
+        self
+    }
+
+    /// Books are stale when an attached publisher gives no sign of life for so long. Default 1 s;
+    /// a publisher gives one every 100 ms.
+    pub fn heartbeat_timeout(mut self, timeout: Duration) -> Self {
+        self.heartbeat_timeout = timeout;
+        self
+    }
+
+    /// Whether to read the clock for each snapshot, about 25 ns, to know its latency. Default: yes.
+    pub fn latency(mut self, measure: bool) -> Self {
+        self.latency = measure;
+        self
+    }
+
+    /// Keep the receive times of the newest `capacity` of every 16th snapshot, to compare them with
+    /// other subscribers' ([`crate::Summary::skew`]). Default 0: none. Needs latency.
+    pub fn skew_samples(mut self, capacity: usize) -> Self {
+        self.skew_samples = capacity;
+        self
+    }
+
+    /// Attaches, maps the publisher's memory and returns a subscription whose first polls deliver
+    /// the newest snapshot of every instrument asked for.
+    ///
+    /// # Errors
+    /// [`ConnectError`], whose text names the cause and the remedy.
+    pub fn connect(self) -> Result<Subscriber, ConnectError> {
+        Subscriber::connect(self)
+    }
+
+    /// The request for the first session, or for a later one: then a symbol that the restarted
+    /// publisher does not know *yet* is no reason to stay away.
+    pub(crate) fn request(&self, again: bool) -> AttachRequest {
+        AttachRequest {
+            name: self.name.clone(),
+            policy: self.policy,
+            allow_unknown: self.allow_unknown_symbols || again,
+            symbols: self.symbols.clone(),
+        }
+    }
+}
+
+/// The program's file name and process id, so that 64 copies of a program have 64 names.
+fn default_name() -> String {
+    let program = env::args_os().next();
+    let stem = program.as_deref().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let suffix = format!("[{}]", std::process::id());
+    let mut name = stem.unwrap_or("subscriber").to_owned();
+    while name.len() + suffix.len() > MAX_NAME_BYTES {
+        name.pop();
+    }
+    name + &suffix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_name_tells_the_program_and_the_process_and_fits() {
+        let name = default_name();
+        assert!(name.ends_with(&format!("[{}]", std::process::id())), "{name}");
+        assert!(name.len() <= MAX_NAME_BYTES, "{name}");
+    }
+
+    #[test]
+    fn a_symbol_that_is_unknown_is_only_an_error_the_first_time() {
+        let builder = SubscriberBuilder::new().symbols(["AAPL"]);
+        assert!(!builder.request(false).allow_unknown);
+        assert!(builder.request(true).allow_unknown);
+        assert!(builder.allow_unknown_symbols().request(false).allow_unknown);
+    }
+}

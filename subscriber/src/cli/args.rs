@@ -1,0 +1,263 @@
+//! The command line, as `clap` sees it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use tapecast_subscriber::{Policy, Reconnect, Subscriber, SubscriberBuilder, WaitStrategy};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const EXAMPLES: &str = "\
+Examples:
+  tapecast-subscriber tail                              every snapshot of every instrument
+  tapecast-subscriber tail --symbols AAPL,MSFT -l 3     three levels of two books
+  tapecast-subscriber tail --json | jq -r .symbol       one JSON object per line
+  tapecast-subscriber stats                             rates, conflation, latency, once a second
+  tapecast-subscriber top --symbols AAPL                a live book in the terminal
+
+Accounting:
+  For each instrument, published = delivered + conflated (+ lost, which stays 0 in health).
+  A subscriber that keeps up sees every snapshot. One that does not sees the newest state,
+  marked with the number of older ones that it replaces.
+
+Exit status:
+  0  ended as asked: count reached, end of source, ctrl-C, or the reader of a pipe went away
+  1  no session, session refused, or a snapshot was lost
+  2  wrong usage";
+
+/// Watch the order books that a tapecast publisher hands out on this machine.
+///
+/// Attaches to the publisher's socket, maps its ring read-only and receives the newest snapshot of
+/// every instrument asked for, then every change. When the publisher goes away it says so, marks
+/// books stale and attaches again by itself.
+#[derive(Debug, Parser)]
+#[command(name = "tapecast-subscriber", version, styles = STYLES, after_help = EXAMPLES)]
+#[command(propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print snapshots as they arrive: aligned lines for people, or --json for programs
+    Tail(TailArgs),
+    /// Print rates, conflation, feed gaps, lag and latency once in each interval
+    Stats(StatsArgs),
+    /// Watch books, their rates and their latency live in the terminal (q quits)
+    Top(TopArgs),
+}
+
+/// How to attach. The same for every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct SessionArgs {
+    /// Unix socket of the publisher
+    #[arg(short, long, value_name = "PATH", env = "TAPECAST_SOCKET")]
+    #[arg(default_value_os_t = tapecast_subscriber::default_socket())]
+    pub socket: PathBuf,
+
+    /// Instruments to receive, separated by commas; all of them when absent
+    #[arg(short = 'i', long, value_name = "SYMBOL,…", value_delimiter = ',')]
+    #[arg(env = "TAPECAST_SYMBOLS", action = ArgAction::Append)]
+    pub symbols: Vec<String>,
+
+    /// Name for the publisher's logs and metrics
+    #[arg(long, value_name = "NAME", env = "TAPECAST_NAME")]
+    pub name: Option<String>,
+
+    /// What happens when this subscriber does not keep up
+    #[arg(long, value_enum, default_value_t = PolicyArg::Conflate, env = "TAPECAST_POLICY")]
+    pub policy: PolicyArg,
+
+    /// How to wait for snapshots: spin is the fastest and takes a whole core
+    #[arg(long, value_enum, default_value_t = WaitArg::Block, env = "TAPECAST_WAIT")]
+    pub wait: WaitArg,
+
+    /// Keep trying for so many seconds when the publisher is not there yet
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    pub wait_for_publisher: Duration,
+
+    /// End when the publisher goes away, instead of attaching again
+    #[arg(long)]
+    pub no_reconnect: bool,
+}
+
+/// A policy by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    /// Receive the newest state of each instrument, marked with the count that it stands for
+    Conflate,
+    /// The publisher waits for this subscriber, where its configuration allows that
+    Lossless,
+}
+
+/// A way of waiting by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitArg {
+    /// Never sleep
+    Spin,
+    /// Offer the core to others between looks
+    Yield,
+    /// Sleep until the publisher wakes it
+    Block,
+    /// Sleep on a file descriptor, as an epoll loop would
+    Fd,
+}
+
+/// Arguments of `tail`.
+#[derive(Debug, Args)]
+pub(crate) struct TailArgs {
+    #[command(flatten)]
+    pub session: SessionArgs,
+
+    /// Levels of each side to print
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=83))]
+    pub levels: u16,
+
+    /// One JSON object per line: prices, quantities and times as exact text
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+
+    /// Print no snapshot, only the summary
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// End after so many snapshots
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+
+    /// End when the source has ended or the publisher closes
+    #[arg(long)]
+    pub until_end: bool,
+
+    /// Write the final account as JSON: per instrument, latency, jitter, skew samples
+    #[arg(long, value_name = "FILE")]
+    pub summary_json: Option<PathBuf>,
+
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
+    pub color: ColorArg,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    /// When the output is a terminal and NO_COLOR is not set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub session: SessionArgs,
+
+    /// Seconds between two lines; fractions are fine
+    #[arg(short = 't', long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// A table with a line for each instrument, instead of one line
+    #[arg(long, conflicts_with = "json")]
+    pub by_instrument: bool,
+
+    /// One JSON object for each interval
+    #[arg(long)]
+    pub json: bool,
+
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub session: SessionArgs,
+
+    /// Redraws per second
+    #[arg(long, value_name = "HZ", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=60))]
+    pub rate: u16,
+}
+
+impl SessionArgs {
+    /// The SDK's builder with these choices.
+    pub(crate) fn builder(&self) -> SubscriberBuilder {
+        let builder = Subscriber::builder()
+            .socket(&self.socket)
+            .symbols(self.symbols.iter().map(|symbol| symbol.trim()).filter(|s| !s.is_empty()))
+            .policy(match self.policy {
+                PolicyArg::Conflate => Policy::Conflate,
+                PolicyArg::Lossless => Policy::Lossless,
+            })
+            .wait(match self.wait {
+                WaitArg::Spin => WaitStrategy::Spin,
+                WaitArg::Yield => WaitStrategy::Yield,
+                WaitArg::Block => WaitStrategy::Block,
+                WaitArg::Fd => WaitStrategy::Fd,
+            })
+            .wait_for_publisher(self.wait_for_publisher)
+            .latency(true);
+        let builder = match &self.name {
+            Some(name) => builder.name(name),
+            None => builder,
+        };
+        if self.no_reconnect { builder.reconnect(Reconnect::Never) } else { builder }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
+    Duration::try_from_secs_f64(value).map_err(|_| "seconds cannot be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn symbols_may_be_one_list_or_several() {
+        let words = ["tapecast-subscriber", "tail", "-i", "AAPL,MSFT", "--symbols", "NVDA"];
+        let Command::Tail(args) = Cli::parse_from(words).command else { panic!("not tail") };
+        assert_eq!(args.session.symbols, ["AAPL", "MSFT", "NVDA"]);
+    }
+
+    #[test]
+    fn seconds_may_be_fractions_but_not_negative_or_words() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for bad in ["-1", "soon", "NaN", "1e30"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        let mut cli = Cli::command();
+        let help = cli.render_long_help().to_string();
+        for word in ["tail", "stats", "top", "Exit status", "published = delivered + conflated"] {
+            assert!(help.contains(word), "the help does not mention {word}:\n{help}");
+        }
+    }
+}

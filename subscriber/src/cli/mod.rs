@@ -1,0 +1,58 @@
+//! The command line.
+
+mod account;
+mod args;
+mod failure;
+mod figures;
+mod interval;
+mod json;
+mod line;
+mod paint;
+mod stats;
+mod stop;
+mod tail;
+mod top;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, ColorArg, Command};
+use failure::Failure;
+use paint::{Paint, Tone};
+use stop::Stop;
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            let paint = Paint::choose(ColorArg::Auto, &io::stderr());
+            drop(writeln!(io::stderr(), "{} {failure}", paint.tint(Tone::Bad, "error:")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    match command {
+        Command::Tail(args) => tail::tail(args, &stop),
+        Command::Stats(args) => stats::stats(args, &stop),
+        Command::Top(args) => top::top(args, &stop),
+    }
+}
+
+/// Says on the error stream what happened to the subscription.
+fn tell(paint: Paint, event: &impl Display) {
+    drop(writeln!(io::stderr(), "{}", paint.tint(Tone::Warning, format!("-- {event}"))));
+}
+
+/// Says on the error stream what went wrong although it goes on.
+fn warn(paint: Paint, what: &impl Display) {
+    drop(writeln!(io::stderr(), "{} {what}", paint.tint(Tone::Bad, "warning:")));
+}

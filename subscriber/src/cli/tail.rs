@@ -1,0 +1,239 @@
+//! `tail`: snapshots as they arrive.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use tapecast_subscriber::{
+    EndReason, PollError, Snapshot, StaleCause, State, Subscriber, Summary, Wakeup,
+};
+
+use super::account::write_account;
+use super::args::TailArgs;
+use super::failure::Failure;
+use super::json::write_line;
+use super::line::Lines;
+use super::paint::Paint;
+use super::stop::Stop;
+
+/// Longest wait before looking whether a signal has come.
+const STOP_CHECK: Duration = Duration::from_millis(200);
+/// Lines between two headings on a terminal whose height is unknown.
+const HEADING_EVERY: usize = 40;
+const OUT_BYTES: usize = 64 * 1024;
+/// Receive times kept for the comparison with other subscribers.
+const SKEW_SAMPLES: usize = 8_192;
+
+/// Why `tail` ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ending {
+    Count,
+    SourceEnded,
+    PublisherClosed,
+    Signal,
+    PipeClosed,
+    Failed(EndReason),
+}
+
+impl Ending {
+    fn text(&self) -> String {
+        match self {
+            Self::Count => "count reached".to_owned(),
+            Self::SourceEnded => "the source has ended".to_owned(),
+            Self::PublisherClosed => "the publisher closed".to_owned(),
+            Self::Signal => "stopped by a signal".to_owned(),
+            Self::PipeClosed => "the output was closed".to_owned(),
+            Self::Failed(reason) => reason.to_string(),
+        }
+    }
+}
+
+/// Runs `tail` to its end.
+pub(crate) fn tail(args: &TailArgs, stop: &Stop) -> Result<(), Failure> {
+    // The file is made first: a path that cannot be written should not cost a whole run.
+    let summary_file = args.summary_json.as_deref().map(create).transpose()?;
+    let mut builder = args.session.builder();
+    if args.count.is_some() {
+        // One at a time, so that the account ends exactly at the count.
+        builder = builder.poll_limit(1);
+    }
+    if summary_file.is_some() {
+        builder = builder.skew_samples(SKEW_SAMPLES);
+    }
+    let mut subscriber = builder.connect()?;
+    let stdout = io::stdout();
+    let mut output = Output::new(args, BufWriter::with_capacity(OUT_BYTES, stdout.lock()));
+    let ending = receive(args, stop, &mut subscriber, &mut output)?;
+    output.flush()?;
+    finish(args, &mut subscriber, &ending, summary_file)
+}
+
+/// Receives until something ends it.
+fn receive<W: Write>(
+    args: &TailArgs,
+    stop: &Stop,
+    subscriber: &mut Subscriber,
+    output: &mut Output<W>,
+) -> Result<Ending, Failure> {
+    let paint = Paint::choose(args.color, &io::stderr());
+    let mut rest = args.count.unwrap_or(u64::MAX);
+    while rest > 0 {
+        if stop.is_asked() {
+            return Ok(Ending::Signal);
+        }
+        let polled = subscriber.poll(|snapshot| output.snapshot(snapshot));
+        match output.check() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Ending::PipeClosed),
+            other => other?,
+        }
+        for event in subscriber.events() {
+            super::tell(paint, &event);
+        }
+        match polled {
+            Ok(0) => {}
+            Ok(count) => {
+                rest = rest.saturating_sub(count as u64);
+                continue;
+            }
+            Err(PollError::Ended(reason)) => return Ok(ending_of(reason)),
+            Err(error) => {
+                super::warn(paint, &error);
+                continue;
+            }
+        }
+        if args.until_end && subscriber.is_drained() {
+            if let Some(ending) = natural_end(subscriber) {
+                return Ok(ending);
+            }
+        }
+        if subscriber.wait(Duration::ZERO)? == Wakeup::TimedOut {
+            match output.flush() {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(Ending::PipeClosed);
+                }
+                other => other?,
+            }
+            subscriber.wait(STOP_CHECK)?;
+        }
+    }
+    Ok(Ending::Count)
+}
+
+fn natural_end(subscriber: &Subscriber) -> Option<Ending> {
+    if subscriber.source_ended() {
+        return Some(Ending::SourceEnded);
+    }
+    let closing = matches!(subscriber.state(), State::Stale { cause: StaleCause::Closing, .. });
+    closing.then_some(Ending::PublisherClosed)
+}
+
+fn ending_of(reason: EndReason) -> Ending {
+    match reason {
+        EndReason::EndOfSource => Ending::SourceEnded,
+        EndReason::Closing(_) => Ending::PublisherClosed,
+        other => Ending::Failed(other),
+    }
+}
+
+fn finish(
+    args: &TailArgs,
+    subscriber: &mut Subscriber,
+    ending: &Ending,
+    summary_file: Option<(File, &Path)>,
+) -> Result<(), Failure> {
+    let summary = subscriber.summary();
+    if let Some((file, path)) = summary_file {
+        write_summary(file, &summary).map_err(|error| Failure::file("write", path, error))?;
+    }
+    if !args.json && *ending != Ending::PipeClosed {
+        let paint = Paint::choose(args.color, &io::stderr());
+        // Nobody to tell is no reason to fail.
+        drop(write_account(&mut io::stderr().lock(), paint, &summary, &ending.text()));
+    }
+    match ending {
+        _ if summary.statistics.lost > 0 => Err(Failure::Lost(summary.statistics.lost)),
+        Ending::Failed(reason) => Err(Failure::Ended(reason.clone())),
+        _ => Ok(()),
+    }
+}
+
+fn create(path: &Path) -> Result<(File, &Path), Failure> {
+    let file = File::create(path).map_err(|error| Failure::file("create", path, error))?;
+    Ok((file, path))
+}
+
+fn write_summary(file: File, summary: &Summary) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut out, summary)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Where snapshots go, and what went wrong there.
+struct Output<W> {
+    form: Form,
+    levels: usize,
+    out: W,
+    failed: Option<io::Error>,
+}
+
+enum Form {
+    Quiet,
+    Json,
+    Lines(Lines),
+}
+
+impl<W: Write> Output<W> {
+    fn new(args: &TailArgs, out: W) -> Self {
+        let levels = usize::from(args.levels);
+        let form = if args.quiet {
+            Form::Quiet
+        } else if args.json {
+            Form::Json
+        } else {
+            let stdout = io::stdout();
+            let heading_every = if stdout.is_terminal() { screen_lines() } else { 0 };
+            Form::Lines(Lines::new(Paint::choose(args.color, &stdout), levels, heading_every))
+        };
+        Self { form, levels, out, failed: None }
+    }
+
+    fn snapshot(&mut self, snapshot: &Snapshot<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let written = match &mut self.form {
+            Form::Quiet => Ok(()),
+            Form::Json => write_line(&mut self.out, snapshot, self.levels),
+            Form::Lines(lines) => lines.snapshot(&mut self.out, snapshot),
+        };
+        self.failed = written.err();
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Lines that fit on the screen below a heading.
+fn screen_lines() -> usize {
+    crossterm::terminal::size()
+        .map_or(HEADING_EVERY, |(_, rows)| usize::from(rows).saturating_sub(2).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_orderly_end_is_success_and_a_crash_is_not() {
+        assert_eq!(ending_of(EndReason::EndOfSource), Ending::SourceEnded);
+        assert_eq!(ending_of(EndReason::Closing("x".into())), Ending::PublisherClosed);
+        assert_eq!(ending_of(EndReason::Crashed), Ending::Failed(EndReason::Crashed));
+    }
+}

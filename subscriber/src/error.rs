@@ -1,0 +1,74 @@
+//! What can go wrong, with the cause and the remedy.
+
+use core::time::Duration;
+use std::io;
+
+use tapecast_control::client::AttachError;
+use tapecast_fabric::shm::OpenError;
+
+use crate::state::EndReason;
+
+/// A subscription could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The publisher could not be reached, or refused.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// Nobody came within [`crate::SubscriberBuilder::wait_for_publisher`].
+    #[error("waited {waited:?} for a publisher: {source}")]
+    NoPublisher {
+        /// How long it was waited for.
+        waited: Duration,
+        /// The last answer.
+        source: AttachError,
+    },
+    /// The memory that the publisher handed over cannot be used.
+    #[error("the session's memory cannot be used: {0}")]
+    Memory(#[from] OpenError),
+    /// This process may not have the thread or descriptor that a subscription needs.
+    #[error("cannot {action}: {source}; raise this process's limits (ulimit -n, ulimit -u)")]
+    Resources {
+        /// What was attempted.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ConnectError {
+    /// Whether a later attempt can succeed although nobody changes this program or the publisher's
+    /// release.
+    pub(crate) const fn may_pass(&self) -> bool {
+        !matches!(
+            self,
+            Self::Attach(AttachError::Version { .. })
+                | Self::Memory(OpenError::Region(_) | OpenError::Descriptors { .. })
+        )
+    }
+}
+
+/// A poll could not deliver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PollError {
+    /// The subscription is over and everything was delivered. Every later poll says the same.
+    #[error("the subscription has ended: {0}")]
+    Ended(EndReason),
+    /// The session met bytes that it cannot use and was given up. With reconnection on, the SDK
+    /// attaches again by itself: go on polling.
+    #[error("session given up: {0}")]
+    Session(#[from] tapecast_fabric::PollError),
+}
+
+/// Waiting failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The fabric cannot wait.
+    #[error(transparent)]
+    Fabric(#[from] tapecast_fabric::WaitError),
+    /// The system refused to wait on the subscription's descriptors.
+    #[error("cannot wait on the subscription's descriptor: {0}")]
+    Descriptor(#[from] io::Error),
+}

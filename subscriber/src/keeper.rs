@@ -1,0 +1,313 @@
+//! The thread that keeps a subscription attached.
+//!
+//! It sleeps on the session's connection (the lifeline) and costs nothing while all is well. When
+//! the publisher goes, it posts that at once, attaches again with backoff and posts the new session.
+//! So the polling thread learns everything from one flag, and never connects, waits or enters the
+//! kernel on its own account.
+
+use core::convert::Infallible;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tapecast_control::client::{ClientLifeline, LifelineStatus};
+use tapecast_wire::attach::Farewell;
+
+use crate::attachment::Attachment;
+use crate::backoff::{Backoff, Jitter, Reconnect};
+use crate::builder::SubscriberBuilder;
+use crate::error::ConnectError;
+use crate::mailbox::{Mail, Mailbox};
+use crate::state::{EndReason, StaleCause};
+
+/// Pause before attaching again to a publisher that has just sent this session away, or has nothing
+/// more to say: at least this long.
+const RELUCTANT_PAUSE: Duration = Duration::from_millis(500);
+/// How long stopping waits for the thread to detach.
+const STOP_PATIENCE: Duration = Duration::from_millis(250);
+/// The keeper needs a few frames and the text of an error.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The polling thread's end: learns what happened, and tells the keeper when to stop.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    mailbox: Arc<Mailbox>,
+    /// Readable when there is mail: for those that sleep.
+    news: Arc<OwnedFd>,
+    /// Rung to make the keeper look at `orders`.
+    bell: Arc<OwnedFd>,
+    orders: Sender<Order>,
+    /// Disconnected when the thread has ended.
+    alive: Receiver<Infallible>,
+}
+
+/// What the polling thread wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Give this session up and attach again.
+    Renew,
+    /// Detach and stop.
+    Stop,
+}
+
+impl Keeper {
+    /// Starts to keep a session that was attached with `choices`.
+    pub(crate) fn start(
+        choices: SubscriberBuilder,
+        lifeline: ClientLifeline,
+    ) -> Result<Self, ConnectError> {
+        let descriptor = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map(Arc::new)
+                .map_err(|error| resources("make an event descriptor", error.into()))
+        };
+        let (news, bell) = (descriptor()?, descriptor()?);
+        let mailbox = Arc::new(Mailbox::default());
+        let (orders, received) = channel();
+        let (life, alive) = channel();
+        let watch = Watch {
+            choices,
+            mailbox: Arc::clone(&mailbox),
+            news: Arc::clone(&news),
+            bell: Arc::clone(&bell),
+            orders: received,
+            jitter: Jitter::new(),
+            _life: life,
+        };
+        thread::Builder::new()
+            .name("tapecast-keeper".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || watch.run(lifeline))
+            .map_err(|error| resources("start the keeper thread", error))?;
+        Ok(Self { mailbox, news, bell, orders, alive })
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Readable when there is mail.
+    pub(crate) fn news(&self) -> &OwnedFd {
+        &self.news
+    }
+
+    /// Forgets that there was mail, so that `news` is readable again only when more comes.
+    pub(crate) fn quiet(&self) {
+        silence(&self.news);
+    }
+
+    /// Makes `news` readable, so that a sleeper looks again.
+    pub(crate) fn nudge(&self) {
+        ring(&self.news);
+    }
+
+    /// Gives the present session up and attaches again.
+    pub(crate) fn renew(&self) {
+        self.order(Order::Renew);
+    }
+
+    /// Detaches in good order and ends the thread. Does not wait for one that is in the middle of a
+    /// handshake: that one ends by itself.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+        // Nothing is ever sent: this ends when the thread does.
+        let _ = self.alive.recv_timeout(STOP_PATIENCE);
+    }
+
+    fn order(&self, order: Order) {
+        // A keeper that is gone needs no orders.
+        if self.orders.send(order).is_ok() {
+            ring(&self.bell);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How a watch over one session ended.
+enum Outcome {
+    Lost(StaleCause, String),
+    Renew,
+    Stop,
+}
+
+/// The keeper's end.
+struct Watch {
+    choices: SubscriberBuilder,
+    mailbox: Arc<Mailbox>,
+    news: Arc<OwnedFd>,
+    bell: Arc<OwnedFd>,
+    orders: Receiver<Order>,
+    jitter: Jitter,
+    /// Dropped with the rest when the thread ends.
+    _life: Sender<Infallible>,
+}
+
+impl Watch {
+    fn run(mut self, mut lifeline: ClientLifeline) {
+        loop {
+            let outcome = self.watch(&mut lifeline);
+            if !matches!(outcome, Outcome::Lost(..)) {
+                lifeline.detach();
+            }
+            let reluctant = match outcome {
+                Outcome::Stop => return,
+                Outcome::Renew => true,
+                Outcome::Lost(cause, why) => {
+                    let ended = self.end_reason(cause, &why);
+                    let finished = ended.is_some();
+                    self.post(|mail| {
+                        mail.lost = Some((cause, why));
+                        mail.ended = ended;
+                        // A session that was never picked up is gone with its publisher.
+                        mail.attached.take()
+                    });
+                    if finished {
+                        return;
+                    }
+                    matches!(cause, StaleCause::Evicted | StaleCause::EndOfSource)
+                }
+            };
+            match self.attach_again(reluctant) {
+                Some(fresh) => lifeline = fresh,
+                None => return,
+            }
+        }
+    }
+
+    /// Sleeps until the session ends or an order comes.
+    fn watch(&self, lifeline: &mut ClientLifeline) -> Outcome {
+        loop {
+            match lifeline.status() {
+                LifelineStatus::Alive => {}
+                LifelineStatus::Farewell(farewell, why) => {
+                    return Outcome::Lost(cause_of(farewell), why);
+                }
+                LifelineStatus::Gone => return Outcome::Lost(StaleCause::Crashed, String::new()),
+            }
+            let mut awaited = [
+                PollFd::new(&*lifeline, PollFlags::IN),
+                PollFd::new(&*self.bell, PollFlags::IN),
+            ];
+            // An interrupted or refused poll is followed by another look at both.
+            let _ = poll(&mut awaited, None);
+            silence(&self.bell);
+            match self.orders.try_recv() {
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => {
+                    return Outcome::Stop;
+                }
+                Ok(Order::Renew) => return Outcome::Renew,
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+    }
+
+    /// Why a loss is the end, when it is.
+    fn end_reason(&self, cause: StaleCause, why: &str) -> Option<EndReason> {
+        if self.choices.reconnect != Reconnect::Never {
+            return None;
+        }
+        Some(match cause {
+            StaleCause::EndOfSource => EndReason::EndOfSource,
+            StaleCause::Closing => EndReason::Closing(why.to_owned()),
+            StaleCause::Evicted => EndReason::Evicted(why.to_owned()),
+            StaleCause::Crashed | StaleCause::Silent | StaleCause::Unusable => EndReason::Crashed,
+        })
+    }
+
+    /// Tries until a session is attached. `None`: told to stop, or it is pointless.
+    fn attach_again(&mut self, reluctant: bool) -> Option<ClientLifeline> {
+        let Reconnect::Backoff(backoff) = self.choices.reconnect else { return None };
+        let mut told = String::new();
+        for attempt in 0_u32.. {
+            if self.pause(backoff, attempt, reluctant) {
+                return None;
+            }
+            match Attachment::open(&self.choices, true) {
+                Ok((attachment, lifeline)) => {
+                    let fresh = Some((Box::new(attachment), attempt.saturating_add(1)));
+                    self.post(|mail| {
+                        mail.failure = None;
+                        core::mem::replace(&mut mail.attached, fresh)
+                    });
+                    return Some(lifeline);
+                }
+                Err(error) if error.may_pass() => {
+                    let text = error.to_string();
+                    if text != told {
+                        told.clone_from(&text);
+                        self.post(|mail| mail.failure = Some(text));
+                    }
+                }
+                Err(error) => {
+                    let ended = EndReason::Refused(error.to_string());
+                    self.post(|mail| mail.ended = Some(ended));
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Sleeps before an attempt. Returns whether an order to stop came meanwhile.
+    fn pause(&mut self, backoff: Backoff, attempt: u32, reluctant: bool) -> bool {
+        let mut pause = backoff.pause(attempt, self.jitter.next());
+        if reluctant {
+            pause = pause.max(RELUCTANT_PAUSE);
+        }
+        let ends = Instant::now() + pause;
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+                // Attaching again is what it is about already.
+                Ok(Order::Renew) | Err(TryRecvError::Empty) => {}
+            }
+            let rest = ends.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return false;
+            }
+            let mut awaited = [PollFd::new(&*self.bell, PollFlags::IN)];
+            let _ = poll(&mut awaited, Timespec::try_from(rest).ok().as_ref());
+            silence(&self.bell);
+        }
+    }
+
+    fn post<T>(&self, change: impl FnOnce(&mut Mail) -> T) {
+        self.mailbox.post(change);
+        ring(&self.news);
+    }
+}
+
+const fn cause_of(farewell: Farewell) -> StaleCause {
+    match farewell {
+        Farewell::Evicted => StaleCause::Evicted,
+        Farewell::EndOfSource => StaleCause::EndOfSource,
+        // A farewell that a later release invents is an orderly one.
+        _ => StaleCause::Closing,
+    }
+}
+
+/// Makes an event descriptor readable.
+fn ring(descriptor: &impl AsFd) {
+    // It fails only when it is readable already.
+    let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
+}
+
+/// Makes an event descriptor unreadable.
+fn silence(descriptor: &impl AsFd) {
+    // It fails only when it is not readable anyway.
+    let _ = rustix::io::read(descriptor, &mut [0_u8; 8]);
+}
+
+const fn resources(action: &'static str, source: io::Error) -> ConnectError {
+    ConnectError::Resources { action, source }
+}
