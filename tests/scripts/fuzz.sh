@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for RUNS inputs each (default 200,000) with coverage guidance, on the stable
+# toolchain: libFuzzer needs only LLVM's coverage pass, and debug assertions stay on. A new finding
+# is written to target/fuzz/artifacts and printed. Corpora are kept in target/fuzz/corpus.
+#   fuzz.sh [RUNS] [TARGET…]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+runs=${1:-200000}
+shift || true
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
+llvm=(level=4 inline-8bit-counters pc-table trace-compares)
+RUSTFLAGS="-Cpasses=sancov-module -Cdebug-assertions -Coverflow-checks --cfg fuzzing"
+for option in "${llvm[@]}"; do RUSTFLAGS+=" -Cllvm-args=-sanitizer-coverage-$option"; done
+export RUSTFLAGS
+
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+    mapfile -t targets < <(sed -n 's/^name = "\(fuzz-.*\)"$/\1/p' tests/Cargo.toml)
+fi
+cargo build -q --release --target "$host" -p tapecast-tests --features fuzz \
+    $(printf -- '--bin %s ' "${targets[@]}")
+
+for target in "${targets[@]}"; do
+    corpus="$CARGO_TARGET_DIR/corpus/$target" artifacts="$CARGO_TARGET_DIR/artifacts/$target/"
+    mkdir -p "$corpus" "$artifacts"
+    seeds=()
+    [ -d "tests/fuzz/seeds/$target" ] && seeds=("tests/fuzz/seeds/$target")
+    start=$SECONDS
+    if ! "$CARGO_TARGET_DIR/$host/release/$target" "$corpus" "${seeds[@]}" -runs="$runs" \
+        -max_len=8192 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+        -artifact_prefix="$artifacts" >"$artifacts/log" 2>&1; then
+        tail -n 40 "$artifacts/log"
+        echo "fuzz: $target failed; the input is in $artifacts"
+        exit 1
+    fi
+    echo "fuzz: $target: $runs inputs, $((SECONDS - start)) s, $(grep -oE 'cov: [0-9]+' "$artifacts/log" | tail -n 1)"
+done

@@ -1,0 +1,94 @@
+//! `tapecast-demo`: a publisher and 64 subscriber processes on this machine, and their account.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use tapecast_tests::demo::{Fleet, FleetPlan, join, render};
+
+/// Runs one publisher and many subscriber processes, then shows what became of every snapshot.
+///
+/// Ends with status 1 when published ≠ delivered + conflated for any subscriber and instrument, or
+/// when a process fails.
+#[derive(Debug, Parser)]
+#[command(name = "tapecast-demo")]
+struct Arguments {
+    /// What to play: synthetic (an opening burst of our own exchange), itch or dbn
+    #[arg(long, default_value = "synthetic")]
+    source: String,
+    /// Input of an itch or dbn source
+    #[arg(long, required_if_eq_any([("source", "itch"), ("source", "dbn")]))]
+    file: Option<PathBuf>,
+    /// Subscriber processes (1 to 64)
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    subscribers: u32,
+    /// Seconds of the synthetic day
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Instruments of the synthetic exchange
+    #[arg(long, default_value_t = 100)]
+    instruments: u32,
+    /// Speed: max, realtime or a multiple such as 10x [default: realtime, files: max]
+    #[arg(long)]
+    pace: Option<String>,
+    /// Make the publisher wait for every subscriber, so that nothing is conflated
+    #[arg(long)]
+    lossless: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("tapecast-demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+    let folder = tempfile::Builder::new().prefix("tapecast-demo-").tempdir()?;
+    let programs = std::env::current_exe()?
+        .parent()
+        .context("this program has no folder")?
+        .to_owned();
+    let subscribers = arguments.subscribers as usize;
+    println!("one publisher ({}), {subscribers} subscriber processes", arguments.source);
+    let policy = if arguments.lossless { "lossless" } else { "conflate" };
+    let plan = FleetPlan {
+        programs,
+        folder: folder.path().to_owned(),
+        source: source_arguments(arguments)?,
+        subscribers,
+        tail: vec!["--policy".into(), policy.into()],
+        progress: true,
+    };
+    let plan = Fleet::start(plan)?.wait(|| {})?;
+    let account = join(&plan.read_report()?, plan.read_summaries()?)?;
+    println!("{}", render(&account));
+    Ok(account.imbalances.is_empty())
+}
+
+fn source_arguments(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
+    let mut words = vec!["--source".to_owned(), arguments.source.clone()];
+    let pace = match &*arguments.source {
+        "synthetic" => {
+            words.extend(["--seconds".into(), arguments.seconds.to_string()]);
+            words.extend(["--instruments".into(), arguments.instruments.to_string()]);
+            "realtime"
+        }
+        "itch" | "dbn" => "max",
+        other => bail!("no source is called {other}: use synthetic, itch or dbn"),
+    };
+    if let Some(file) = &arguments.file {
+        words.extend(["--file".into(), file.display().to_string()]);
+    }
+    words.extend(["--pace".into(), arguments.pace.as_deref().unwrap_or(pace).to_owned()]);
+    words.extend(["--log-level".into(), "warn".into()]);
+    if arguments.lossless {
+        words.push("--lossless".into());
+    }
+    Ok(words)
+}
