@@ -86,8 +86,8 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(0..=64), help_heading = "Run")]
     pub wait_for: u32,
 
-    /// Leave when the source has ended and every subscriber has read everything; one that stops
-    /// reading for 10 s is not waited for
+    /// Leave when the source has ended and every subscriber has read everything; one that reads
+    /// nothing for access.stall_max_s (10 s) is not waited for
     #[arg(long, help_heading = "Run")]
     pub exit_at_end: bool,
 
@@ -116,14 +116,32 @@ pub struct GenerateArgs {
     pub seed: u64,
 
     /// Instruments listed (1 to 10000)
-    #[arg(long, value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub instruments: u32,
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub instruments: usize,
 
-    /// Seconds of simulated trading (1 to 86400)
-    #[arg(long, value_name = "N", default_value_t = 60,
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub seconds: u32,
+    /// Seconds of trading (1 to 21600)
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub seconds: u64,
+
+    /// Exactly so many messages instead, those that open and end the session included
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub messages: Option<u64>,
+
+    /// Messages per second in calm trading (1 to 1000000000)
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub steady_rate: u64,
+
+    /// Messages per second when the market opens (1 to 1000000000)
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub burst_rate: u64,
+
+    /// Day of the session, for a date in absolute times
+    #[arg(long, value_name = "YYYY-MM-DD", default_value = "2025-01-02")]
+    pub date: jiff::civil::Date,
+
+    /// Show no progress bar (there is none anyway when stderr is not a terminal)
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Declares the flags that stand for a configuration key, and gives them to the configuration.
@@ -142,6 +160,10 @@ macro_rules! config_flags {
             pub set: Vec<(String, String)>,
 
             $($(#[$meta])* #[arg(long = $flag)] pub $field: Option<String>,)+
+
+            /// Seconds that the simulated exchange trades, 1 to 21600 [default: endless]
+            #[arg(long, value_name = "N", help_heading = "Source")]
+            pub seconds: Option<u64>,
         }
 
         #[cfg(test)]
@@ -156,7 +178,11 @@ macro_rules! config_flags {
                 let named = named.into_iter().filter_map(|(flag, key, value)| {
                     Some((flag.to_owned(), key.to_owned(), value.clone()?))
                 });
-                set.chain(named).collect()
+                let seconds = self.seconds.map(|seconds| {
+                    let key = "source.synthetic.length".to_owned();
+                    ("--seconds".to_owned(), key, format!("{seconds} s"))
+                });
+                set.chain(named).chain(seconds).collect()
             }
         }
     };
@@ -192,9 +218,12 @@ config_flags! {
     /// Instruments of the simulated exchange, 1 to 10000 [default: 100]
     #[arg(value_name = "N", help_heading = "Source")]
     instruments: "instruments" => "source.synthetic.instruments",
-    /// Seconds of simulated trading, 1 to 86400 [default: 60]
+    /// Messages per second in its calm trading [default: 20000]
     #[arg(value_name = "N", help_heading = "Source")]
-    seconds: "seconds" => "source.synthetic.seconds",
+    steady_rate: "steady-rate" => "source.synthetic.steady_rate",
+    /// Messages per second when its market opens [default: 1000000]
+    #[arg(value_name = "N", help_heading = "Source")]
+    burst_rate: "burst-rate" => "source.synthetic.burst_rate",
     /// Unix socket where subscribers attach [default: /run/tapecast/publisher.sock for root, else
     /// $XDG_RUNTIME_DIR/tapecast/publisher.sock]
     #[arg(value_name = "PATH", help_heading = "Publisher")]

@@ -2,7 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cli;
-pub mod config;
 pub mod book;
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod conductor;
+pub mod config;
+pub mod feed;
+pub mod logging;
+pub mod report;
+pub mod sender;
 pub mod source;

@@ -1,5 +1,7 @@
 //! A real day's start of CME ES, from file to published books, against somebody else's answers.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod dbn_support;
 
 use std::fmt::Write;

@@ -1,5 +1,7 @@
 //! What DBN records mean: actions, flags, snapshots, names and days.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod dbn_support;
 
 use std::io::{Read, Write};
@@ -9,6 +11,7 @@ use dbn::{
     StatusMsg, SymbolMappingMsg, TradeMsg, UNDEF_PRICE, rtype, v1,
 };
 use dbn_support::*;
+use proptest::prelude::*;
 use tapecast_publisher::source::dbn::{DbnError, DbnOptions, DbnSource};
 use tapecast_publisher::source::{Progress, Source};
 use tapecast_wire::Flags;
@@ -22,10 +25,10 @@ fn said(records: &[MboMsg]) -> Vec<String> {
 #[test]
 fn add_modify_cancel_and_clear_change_the_book_and_a_cancel_is_by_size() {
     let said = said(&[
-        mbo('A', 'B', 1, 100, 5, LAST),
-        mbo('M', 'B', 1, 101, 4, LAST),
-        mbo('C', 'B', 1, 101, 1, LAST),
-        mbo('R', 'N', 0, UNDEF_PRICE, 0, LAST),
+        mbo("AB", 1, 100, 5, LAST),
+        mbo("MB", 1, 101, 4, LAST),
+        mbo("CB", 1, 101, 1, LAST),
+        mbo("RN", 0, UNDEF_PRICE, 0, LAST),
     ]);
     assert_eq!(
         said,
@@ -45,9 +48,9 @@ fn add_modify_cancel_and_clear_change_the_book_and_a_cancel_is_by_size() {
 #[test]
 fn trade_fill_and_none_change_no_order() {
     let said = said(&[
-        mbo('T', 'A', 0, 100, 3, 0),
-        mbo('F', 'B', 1, 100, 3, 0),
-        mbo('N', 'N', 0, UNDEF_PRICE, 0, LAST),
+        mbo("TA", 0, 100, 3, 0),
+        mbo("FB", 1, 100, 3, 0),
+        mbo("NN", 0, UNDEF_PRICE, 0, LAST),
     ]);
     assert_eq!(said, ["0 Trade { price: 100, quantity: 3 }", "end"]);
 }
@@ -55,10 +58,10 @@ fn trade_fill_and_none_change_no_order() {
 #[test]
 fn an_event_ends_only_with_the_last_flag() {
     let said = said(&[
-        mbo('A', 'B', 1, 100, 5, 0),
-        mbo('A', 'A', 2, 101, 5, 0),
-        mbo('C', 'A', 2, 101, 5, LAST),
-        mbo('A', 'B', 3, 99, 1, 0),
+        mbo("AB", 1, 100, 5, 0),
+        mbo("AA", 2, 101, 5, 0),
+        mbo("CA", 2, 101, 5, LAST),
+        mbo("AB", 3, 99, 1, 0),
     ]);
     assert_eq!(said.iter().filter(|line| *line == "end").count(), 1);
     assert_eq!(said[3], "end");
@@ -68,9 +71,9 @@ fn an_event_ends_only_with_the_last_flag() {
 #[test]
 fn an_event_end_waits_for_the_event_of_another_instrument_to_end() {
     let file = File::mbo(&[("ESH4", &[7]), ("NQH4", &[8])])
-        .with(&mbo('A', 'B', 1, 100, 5, 0))
-        .with(&of_instrument(mbo('A', 'B', 9, 50, 5, LAST), 8))
-        .with(&mbo('A', 'A', 2, 101, 5, LAST));
+        .with(&mbo("AB", 1, 100, 5, 0))
+        .with(&of_instrument(mbo("AB", 9, 50, 5, LAST), 8))
+        .with(&mbo("AA", 2, 101, 5, LAST));
     let said = lines(file.bytes());
     assert_eq!(said.iter().filter(|line| *line == "end").count(), 1);
     assert_eq!(said.last().unwrap(), "end");
@@ -78,9 +81,9 @@ fn an_event_end_waits_for_the_event_of_another_instrument_to_end() {
 
 #[test]
 fn an_event_that_never_ends_does_not_hold_back_other_instruments_for_ever() {
-    let mut file = File::mbo(&[("ESH4", &[7]), ("NQH4", &[8])]).with(&mbo('A', 'B', 1, 100, 5, 0));
+    let mut file = File::mbo(&[("ESH4", &[7]), ("NQH4", &[8])]).with(&mbo("AB", 1, 100, 5, 0));
     for order_id in 0..1_000 {
-        file = file.with(&of_instrument(mbo('A', 'B', order_id, 50, 5, LAST), 8));
+        file = file.with(&of_instrument(mbo("AB", order_id, 50, 5, LAST), 8));
     }
     let ends = lines(file.bytes()).iter().filter(|line| *line == "end").count();
     assert_eq!(ends, 1_000 - 255);
@@ -89,11 +92,11 @@ fn an_event_that_never_ends_does_not_hold_back_other_instruments_for_ever() {
 #[test]
 fn a_snapshot_clears_the_book_and_is_recovery_until_its_last_record() {
     let said = said(&[
-        mbo('A', 'B', 1, 100, 5, LAST),
-        mbo('R', 'N', 0, UNDEF_PRICE, 0, SNAPSHOT),
-        mbo('A', 'B', 2, 100, 5, SNAPSHOT),
-        mbo('A', 'A', 3, 101, 5, SNAPSHOT | LAST),
-        mbo('C', 'A', 3, 101, 5, LAST),
+        mbo("AB", 1, 100, 5, LAST),
+        mbo("RN", 0, UNDEF_PRICE, 0, SNAPSHOT),
+        mbo("AB", 2, 100, 5, SNAPSHOT),
+        mbo("AA", 3, 101, 5, SNAPSHOT | LAST),
+        mbo("CA", 3, 101, 5, LAST),
     ]);
     assert_eq!(
         said[2..],
@@ -113,9 +116,9 @@ fn a_snapshot_clears_the_book_and_is_recovery_until_its_last_record() {
 #[test]
 fn a_snapshot_without_clear_and_without_last_flag_is_ended_by_the_first_record_that_is_not_of_it() {
     let said = said(&[
-        mbo('A', 'B', 2, 100, 5, SNAPSHOT),
-        mbo('A', 'A', 3, 101, 5, SNAPSHOT),
-        mbo('A', 'A', 4, 102, 5, LAST),
+        mbo("AB", 2, 100, 5, SNAPSHOT),
+        mbo("AA", 3, 101, 5, SNAPSHOT),
+        mbo("AA", 4, 102, 5, LAST),
     ]);
     assert_eq!(
         said,
@@ -133,7 +136,7 @@ fn a_snapshot_without_clear_and_without_last_flag_is_ended_by_the_first_record_t
 
 #[test]
 fn a_file_that_is_only_a_snapshot_is_complete_at_its_end_but_not_where_it_was_cut() {
-    let whole = File::mbo(SEVEN).with(&mbo('A', 'B', 2, 100, 5, SNAPSHOT)).bytes();
+    let whole = File::mbo(SEVEN).with(&mbo("AB", 2, 100, 5, SNAPSHOT)).bytes();
     let said = lines(whole.clone());
     assert_eq!(said[3..], ["0 RecoveryEnd", "end"]);
 
@@ -149,13 +152,23 @@ fn a_file_that_is_only_a_snapshot_is_complete_at_its_end_but_not_where_it_was_cu
 }
 
 #[test]
+fn a_long_event_is_read_in_several_calls_but_ends_once() {
+    let mut records = vec![mbo("AB", 1, 100, 1, 0); 150_000];
+    records.push(mbo("AB", 2, 100, 1, LAST));
+    let mut source = open(File::mbo(SEVEN).with_all(&records).bytes()).unwrap();
+    let mut sink = Recorder::default();
+    assert_eq!(drain(&mut source, &mut sink).unwrap(), 3, "calls that were not the end");
+    assert_eq!((sink.events, sink.event_ends), (150_001, 1));
+}
+
+#[test]
 fn an_undefined_price_empties_the_side_of_a_top_of_book_feed_and_is_never_an_order() {
     let said = said(&[
-        mbo('A', 'B', 0, 100, 5, TOB | LAST),
-        mbo('A', 'B', 0, UNDEF_PRICE, 0, TOB | LAST),
-        mbo('A', 'A', 1, UNDEF_PRICE, 5, LAST),
-        mbo('M', 'A', 1, UNDEF_PRICE, 5, LAST),
-        mbo('T', 'A', 1, UNDEF_PRICE, 5, LAST),
+        mbo("AB", 0, 100, 5, TOB | LAST),
+        mbo("AB", 0, UNDEF_PRICE, 0, TOB | LAST),
+        mbo("AA", 1, UNDEF_PRICE, 5, LAST),
+        mbo("MA", 1, UNDEF_PRICE, 5, LAST),
+        mbo("TA", 1, UNDEF_PRICE, 5, LAST),
     ]);
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|line| *line != "end").collect();
     assert_eq!(
@@ -172,10 +185,10 @@ fn an_undefined_price_empties_the_side_of_a_top_of_book_feed_and_is_never_an_ord
 #[test]
 fn a_possibly_bad_book_is_suspect_from_the_first_such_record_and_again_after_a_clear() {
     let said = said(&[
-        mbo('A', 'B', 1, 100, 5, LAST | MAYBE_BAD_BOOK),
-        mbo('A', 'B', 2, 100, 5, LAST | MAYBE_BAD_BOOK),
-        mbo('R', 'N', 0, UNDEF_PRICE, 0, LAST | MAYBE_BAD_BOOK),
-        mbo('A', 'B', 3, 100, 5, LAST | MAYBE_BAD_BOOK),
+        mbo("AB", 1, 100, 5, LAST | MAYBE_BAD_BOOK),
+        mbo("AB", 2, 100, 5, LAST | MAYBE_BAD_BOOK),
+        mbo("RN", 0, UNDEF_PRICE, 0, LAST | MAYBE_BAD_BOOK),
+        mbo("AB", 3, 100, 5, LAST | MAYBE_BAD_BOOK),
     ]);
     let gaps: Vec<usize> =
         said.iter().enumerate().filter(|(_, l)| *l == "0 Gap").map(|(index, _)| index).collect();
@@ -184,9 +197,9 @@ fn a_possibly_bad_book_is_suspect_from_the_first_such_record_and_again_after_a_c
 
 #[test]
 fn flags_sequence_and_times_travel_with_the_event() {
-    let mut record = mbo('A', 'B', 1, 100, 5, LAST | BAD_TS_RECV | MAYBE_BAD_BOOK);
+    let mut record = mbo("AB", 1, 100, 5, LAST | BAD_TS_RECV | MAYBE_BAD_BOOK);
     record.sequence = u32::MAX;
-    let mut undated = mbo('A', 'B', 2, 100, 5, LAST);
+    let mut undated = mbo("AB", 2, 100, 5, LAST);
     undated.hd.ts_event = dbn::UNDEF_TIMESTAMP;
     let mut sink = Recorder::default();
     let bytes = File::mbo(SEVEN).with(&record).with(&undated).bytes();
@@ -200,7 +213,7 @@ fn flags_sequence_and_times_travel_with_the_event() {
 
 #[test]
 fn the_feed_clock_at_an_event_end_is_the_receive_time() {
-    let mut source = open(File::mbo(SEVEN).with(&mbo('A', 'B', 1, 1, 1, LAST)).bytes()).unwrap();
+    let mut source = open(File::mbo(SEVEN).with(&mbo("AB", 1, 1, 1, LAST)).bytes()).unwrap();
     let progress = source.advance(&mut Recorder::default()).unwrap();
     assert_eq!(progress, Progress::Event { feed_time_ns: DAY_ONE + 10 });
     assert_eq!(source.advance(&mut Recorder::default()).unwrap(), Progress::End);
@@ -290,9 +303,9 @@ fn instruments_of_a_dataset_with_one_venue_are_known_before_the_first_record() {
 fn an_instrument_id_means_what_the_metadata_says_for_that_day() {
     // On day two the ids are swapped.
     let file = File::mbo(&[("AAA", &[7, 8]), ("BBB", &[8, 7])])
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
-        .with(&on_day(mbo('A', 'B', 2, 200, 1, LAST), 1))
-        .with(&on_day(of_instrument(mbo('A', 'B', 3, 300, 1, LAST), 8), 1));
+        .with(&mbo("AB", 1, 100, 1, LAST))
+        .with(&on_day(mbo("AB", 2, 200, 1, LAST), 1))
+        .with(&on_day(of_instrument(mbo("AB", 3, 300, 1, LAST), 8), 1));
     assert_eq!(
         lines(file.bytes()),
         [
@@ -313,16 +326,16 @@ fn an_instrument_id_means_what_the_metadata_says_for_that_day() {
 #[test]
 fn a_book_that_keeps_its_id_over_midnight_is_not_cleared() {
     let file = File::mbo(&[("ESH4", &[7, 7])])
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
-        .with(&on_day(mbo('C', 'B', 1, 100, 1, LAST), 1));
+        .with(&mbo("AB", 1, 100, 1, LAST))
+        .with(&on_day(mbo("CB", 1, 100, 1, LAST), 1));
     assert!(!lines(file.bytes()).contains(&"0 Clear".to_owned()));
 }
 
 #[test]
 fn the_same_symbol_on_two_venues_is_two_books() {
-    let mut other = mbo('A', 'B', 1, 100, 1, LAST);
+    let mut other = mbo("AB", 1, 100, 1, LAST);
     other.hd.publisher_id = 2;
-    let file = File::mbo(SEVEN).with(&mbo('A', 'B', 1, 100, 1, LAST)).with(&other);
+    let file = File::mbo(SEVEN).with(&mbo("AB", 1, 100, 1, LAST)).with(&other);
     let said = lines(file.bytes());
     assert_eq!(said[2], "instrument 1 ESH4@XNAS feed=7 tick=0 lot=0");
     assert!(said[3].starts_with("1 Add"), "{said:?}");
@@ -331,8 +344,8 @@ fn the_same_symbol_on_two_venues_is_two_books() {
 #[test]
 fn only_chosen_symbols_are_delivered_and_their_ids_are_dense() {
     let bytes = File::mbo(&[("ESH4", &[7]), ("NQH4", &[8])])
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
-        .with(&of_instrument(mbo('A', 'B', 2, 200, 1, LAST), 8))
+        .with(&mbo("AB", 1, 100, 1, LAST))
+        .with(&of_instrument(mbo("AB", 2, 200, 1, LAST), 8))
         .bytes();
     let options = DbnOptions { symbols: vec!["NQH4".to_owned()], ..DbnOptions::default() };
     let mut source = open_with(bytes, options).unwrap();
@@ -362,10 +375,10 @@ fn mapping(instrument_id: u32, symbol: &str) -> SymbolMappingMsg {
 fn a_live_capture_names_its_instruments_in_the_stream() {
     let file = File::new(&metadata(None, &[]))
         .with(&mapping(7, "ESH4"))
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
-        .with(&of_instrument(mbo('A', 'B', 1, 100, 1, LAST), 8))
+        .with(&mbo("AB", 1, 100, 1, LAST))
+        .with(&of_instrument(mbo("AB", 1, 100, 1, LAST), 8))
         .with(&mapping(7, "ESM4"))
-        .with(&mbo('A', 'B', 2, 100, 1, LAST));
+        .with(&mbo("AB", 2, 100, 1, LAST));
     let said = lines(file.bytes());
     let named: Vec<&String> = said.iter().filter(|line| line.starts_with("instrument")).collect();
     assert_eq!(
@@ -387,7 +400,7 @@ fn definitions_give_tick_and_lot_in_every_version() {
         ..InstrumentDefMsg::default()
     };
     new.raw_symbol[..4].copy_from_slice(&[b'E', b'S', b'H', b'4'].map(|c| c as std::ffi::c_char));
-    let file = File::new(&metadata(None, &[])).with(&new).with(&mbo('A', 'B', 1, 1, 1, LAST));
+    let file = File::new(&metadata(None, &[])).with(&new).with(&mbo("AB", 1, 1, 1, LAST));
     let expected = "instrument 0 ESH4@GLBX feed=7 tick=250000000 lot=1";
     assert_eq!(lines(file.bytes())[1], expected);
 
@@ -401,7 +414,7 @@ fn definitions_give_tick_and_lot_in_every_version() {
     let mut bare = metadata(None, &[]);
     bare.version = 1;
     bare.symbol_cstr_len = v1::SYMBOL_CSTR_LEN;
-    let file = File::new(&bare).with(&old).with(&mbo('A', 'B', 1, 1, 1, LAST));
+    let file = File::new(&bare).with(&old).with(&mbo("AB", 1, 1, 1, LAST));
     assert_eq!(lines(file.bytes())[1], expected);
 }
 
@@ -416,7 +429,7 @@ fn records_of_other_types_are_counted_and_skipped() {
         .with(&trade)
         .with_raw(&unknown)
         .with(&ErrorMsg::new(1, None, "gateway", true))
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
+        .with(&mbo("AB", 1, 100, 1, LAST))
         .bytes();
     let mut source = open(bytes).unwrap();
     drain(&mut source, &mut Recorder::default()).unwrap();
@@ -430,13 +443,13 @@ fn records_of_other_types_are_counted_and_skipped() {
 fn a_record_too_short_for_its_type_is_skipped_and_the_next_one_is_read() {
     let mut short = vec![5, rtype::MBO, 1, 0, 7, 0, 0, 0];
     short.resize(20, 0xff);
-    let bytes = File::mbo(SEVEN).with_raw(&short).with(&mbo('A', 'B', 1, 100, 1, LAST)).bytes();
+    let bytes = File::mbo(SEVEN).with_raw(&short).with(&mbo("AB", 1, 100, 1, LAST)).bytes();
     assert_eq!(lines(bytes), ["0 Add { order_id: 1, side: Bid, price: 100, quantity: 1 }", "end"]);
 }
 
 #[test]
 fn a_record_shorter_than_a_header_is_damage_with_its_place() {
-    let bytes = File::mbo(SEVEN).with(&mbo('A', 'B', 1, 1, 1, LAST)).with_raw(&[0; 64]).bytes();
+    let bytes = File::mbo(SEVEN).with(&mbo("AB", 1, 1, 1, LAST)).with_raw(&[0; 64]).bytes();
     let mut sink = Recorder::default();
     let mut source = open(bytes).unwrap();
     let error = drain(&mut source, &mut sink).unwrap_err();
@@ -454,7 +467,7 @@ fn a_mixed_stream_without_book_records_is_refused_at_its_end() {
 
 #[test]
 fn a_cut_file_ends_like_a_whole_one_only_where_that_was_allowed() {
-    let record = mbo('A', 'B', 1, 100, 1, LAST);
+    let record = mbo("AB", 1, 100, 1, LAST);
     for zstd in [false, true] {
         let file = File::mbo(SEVEN).with_all(&vec![record.clone(); 4_000]);
         let mut bytes = if zstd { file.zstd() } else { file.bytes() };
@@ -475,7 +488,7 @@ fn a_cut_file_ends_like_a_whole_one_only_where_that_was_allowed() {
 
 #[test]
 fn a_file_compressed_in_several_frames_is_read_to_its_end() {
-    let file = File::mbo(SEVEN).with_all(&vec![mbo('A', 'B', 1, 100, 1, LAST); 100]).bytes();
+    let file = File::mbo(SEVEN).with_all(&vec![mbo("AB", 1, 100, 1, LAST); 100]).bytes();
     let frames = file.chunks(1_000).flat_map(|part| zstd::encode_all(part, 1).unwrap());
     let mut sink = Recorder::default();
     drain(&mut open(frames.collect()).unwrap(), &mut sink).unwrap();
@@ -484,7 +497,7 @@ fn a_file_compressed_in_several_frames_is_read_to_its_end() {
 
 #[test]
 fn a_changed_byte_in_a_checked_frame_is_damage_and_not_truncation() {
-    let content = File::mbo(SEVEN).with_all(&vec![mbo('A', 'B', 1, 100, 1, LAST); 100]).bytes();
+    let content = File::mbo(SEVEN).with_all(&vec![mbo("AB", 1, 100, 1, LAST); 100]).bytes();
     let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
     encoder.include_checksum(true).unwrap();
     encoder.write_all(&content).unwrap();
@@ -498,10 +511,8 @@ fn a_changed_byte_in_a_checked_frame_is_damage_and_not_truncation() {
 
 #[test]
 fn a_rewound_input_says_the_same_again_after_clearing_its_books() {
-    let bytes = File::mbo(SEVEN)
-        .with(&mbo('A', 'B', 1, 100, 1, LAST))
-        .with(&mbo('A', 'B', 2, 100, 1, 0))
-        .bytes();
+    let bytes =
+        File::mbo(SEVEN).with(&mbo("AB", 1, 100, 1, LAST)).with(&mbo("AB", 2, 100, 1, 0)).bytes();
     let mut source = open(bytes).unwrap();
     let mut first = Recorder::default();
     drain(&mut source, &mut first).unwrap();
@@ -531,7 +542,7 @@ impl std::io::Seek for Trickle {
 
 #[test]
 fn the_size_of_the_reads_makes_no_difference() {
-    let file = || File::mbo(SEVEN).with_all(&vec![mbo('A', 'B', 1, 100, 1, LAST); 200]);
+    let file = || File::mbo(SEVEN).with_all(&vec![mbo("AB", 1, 100, 1, LAST); 200]);
     for bytes in [file().bytes(), file().zstd()] {
         let whole = lines(bytes.clone());
         let input = Trickle(std::io::Cursor::new(bytes));
@@ -583,4 +594,61 @@ fn metadata_that_claims_to_be_huge_is_damage_before_memory_is_taken() {
     bytes.extend_from_slice(&[0; 100]);
     let error = open(bytes).unwrap_err();
     assert!(matches!(error, DbnError::Damaged { .. }), "{error}");
+}
+
+/// Files of every kind of record and container, with a few bytes wrong.
+fn almost_a_file() -> impl Strategy<Value = Vec<u8>> {
+    let whole = (0_u8..3, prop::collection::vec(any::<(u8, u8, u64, i64, u32, u8)>(), 0..40));
+    let wrong = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (whole, wrong, any::<bool>()).prop_map(|((kind, records), wrong, zstd)| {
+        let schema = [Some(Schema::Mbo), Some(Schema::Mbp10), None][usize::from(kind)];
+        let mut file = File::new(&metadata(schema, SEVEN));
+        for (action, side, order_id, price, size, flags) in records {
+            let action = char::from(b"ACMRTFNx"[usize::from(action % 8)]);
+            let side = char::from(b"BANx"[usize::from(side % 4)]);
+            let what = format!("{action}{side}");
+            file = match kind {
+                0 => file.with(&mbo(&what, order_id, price, size, flags)),
+                1 => file.with(&mbp10(action, flags, &[(price, size, 1)], &[])),
+                _ => file
+                    .with(&mapping(size, "ESH4"))
+                    .with(&mbo(&what, order_id, price, size, flags)),
+            };
+        }
+        let mut bytes = file.bytes();
+        for (at, byte) in wrong {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if zstd { zstd::encode_all(bytes.as_slice(), 1).unwrap() } else { bytes }
+    })
+}
+
+/// What makes bytes look like DBN, zstd, DBZ and nothing.
+const MAGICS: [&[u8]; 4] =
+    [b"DBN\x03\x64\0\0\0", b"\x28\xb5\x2f\xfd", b"P*M\x18\x70\0\0\0DBZ\x01", b""];
+
+proptest! {
+    #[test]
+    fn no_file_makes_it_panic_or_hang_and_after_a_fault_there_is_only_the_end(
+        bytes in almost_a_file(),
+    ) {
+        if let Ok(mut source) = open(bytes) {
+            let mut sink = Recorder::default();
+            let outcome = drain(&mut source, &mut sink);
+            prop_assert_eq!(source.advance(&mut sink).unwrap(), Progress::End);
+            prop_assert!(outcome.is_err() || source.stats().messages <= 80);
+        }
+    }
+
+    #[test]
+    fn no_bytes_at_all_make_it_panic_or_hang(
+        magic in prop::sample::select(MAGICS.to_vec()),
+        rest in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
+        let bytes = [magic, &rest].concat();
+        if let Ok(mut source) = open(bytes) {
+            let _ = drain(&mut source, &mut Recorder::default());
+        }
+    }
 }

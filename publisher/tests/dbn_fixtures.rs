@@ -1,6 +1,8 @@
 //! Real DBN files of every schema, version and container: counted as their makers count them, and
 //! reported wherever they are cut.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod dbn_support;
 
 use std::collections::BTreeMap;

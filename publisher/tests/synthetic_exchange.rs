@@ -1,5 +1,7 @@
 //! The simulated exchange: repeatable, genuine, consistent and bounded.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -47,15 +49,18 @@ fn sha256(bytes: &[u8]) -> String {
 #[test]
 fn a_seed_gives_the_same_bytes_for_ever() {
     let few = day(&messages(&SyntheticConfig::default(), 50_000));
-    assert_eq!(sha256(&few), "GOLDEN_FEW");
+    assert_eq!(sha256(&few), "0efaf0383e556a8cd5d666684c0158a73a8cbb22504060dd78d94e1c0360806a");
     let many = SyntheticConfig { seed: 42, instruments: 10_000, ..SyntheticConfig::default() };
-    assert_eq!(sha256(&day(&messages(&many, 100_000))), "GOLDEN_MANY");
+    assert_eq!(
+        sha256(&day(&messages(&many, 100_000))),
+        "1c4cd40f2a8f600a07d2b4a3abb5867290cbb1d394f587d5004d243941c29dc4"
+    );
 }
 
 #[test]
 fn another_seed_gives_another_day() {
     let config = messages(&SyntheticConfig::default(), 10_000);
-    let other = SyntheticConfig { seed: 2, ..config.clone() };
+    let other = SyntheticConfig { seed: 2, ..config };
     assert_ne!(day(&config), day(&other));
 }
 
@@ -173,13 +178,13 @@ fn run_checked(config: &SyntheticConfig, events: u64) -> (u64, BookBuilder<Books
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn every_exchange_is_decoded_without_a_doubt_and_never_crosses_its_books(
         seed in any::<u64>(),
         instruments in 1_usize..40,
-        extra in 0_u64..20_000,
+        extra in 0_u64..10_000,
         orders_per_instrument in 8_u32..200,
         (burst_rate, steady_rate) in (1_u64..2_000_000, 1_u64..100_000),
         (burst_ms, halt_ms, quiet_ms) in (0_u64..500, 0_u64..200, 0_u64..200),
@@ -248,7 +253,6 @@ fn a_halted_instrument_does_not_trade_and_comes_back_through_quotation_and_a_cro
 #[derive(Default)]
 struct HaltWatch {
     status: [TradingStatus; 3],
-    closing: bool,
     halts: u64,
     resumptions: u64,
     orders_while_halted: u64,
@@ -352,8 +356,12 @@ fn rewound_it_says_the_same_again_after_clearing_its_books() {
     source.rewind().unwrap();
     let mut second = Said::default();
     while source.advance(&mut second).unwrap() != Progress::End {}
-    let cleared = second.0.iter().filter(|line| line.ends_with(" Clear")).count();
-    assert_eq!(cleared, 100, "each book once");
+    let first_add = second.0.iter().position(|line| line.contains("Add {")).unwrap();
+    for id in 0..100 {
+        let cleared =
+            |line: &String| line.starts_with(&format!("{id} ")) && line.ends_with(" Clear");
+        assert!(second.0[..first_add].iter().any(cleared), "book {id} is not cleared");
+    }
     let adds = |said: &Said| -> Vec<String> {
         said.0.iter().filter(|line| line.contains("Add {")).cloned().collect()
     };

@@ -1,5 +1,7 @@
 //! Files of the simulated exchange: complete under their name or not there at all.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tapecast_subscriber::{PollError, Subscriber};
+use tapecast_subscriber::{BookLevel, PollError, Subscriber};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let symbols = std::env::args().skip(1);
@@ -18,8 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Sleeps until there is something; costs nothing meanwhile.
         subscriber.wait(Duration::from_secs(1))?;
         let polled = subscriber.poll(|snapshot| {
-            let bid = snapshot.best_bid().map_or("-".into(), |level| level.price.to_string());
-            let ask = snapshot.best_ask().map_or("-".into(), |level| level.price.to_string());
+            let price = |level: Option<BookLevel>| level.map(|level| level.price.to_string());
+            let bid = price(snapshot.best_bid()).unwrap_or_default();
+            let ask = price(snapshot.best_ask()).unwrap_or_default();
             println!("{:8} {bid:>12} {ask:>12}", snapshot.symbol());
         });
         // Publisher gone, attached again, farewell: the SDK copes by itself and says so here.

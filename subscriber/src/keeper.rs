@@ -194,10 +194,8 @@ impl Watch {
                 }
                 LifelineStatus::Gone => return Outcome::Lost(StaleCause::Crashed, String::new()),
             }
-            let mut awaited = [
-                PollFd::new(&*lifeline, PollFlags::IN),
-                PollFd::new(&*self.bell, PollFlags::IN),
-            ];
+            let mut awaited =
+                [PollFd::new(&*lifeline, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
             // An interrupted or refused poll is followed by another look at both.
             let _ = poll(&mut awaited, None);
             silence(&self.bell);

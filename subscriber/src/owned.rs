@@ -65,9 +65,11 @@ impl OwnedRecord {
 
 #[cfg(test)]
 mod tests {
-    use tapecast_wire::limits::{MAX_LEVELS_PER_SIDE, PAGE_BYTES};
-    use tapecast_wire::{Epoch, Flags, InstrumentId, Level, Sequence, SnapshotFields, TradingStatus};
     use tapecast_wire::encode_snapshot;
+    use tapecast_wire::limits::{MAX_LEVELS_PER_SIDE, PAGE_BYTES};
+    use tapecast_wire::{
+        Epoch, Flags, InstrumentId, Level, Sequence, SnapshotFields, TradingStatus,
+    };
 
     use super::*;
 

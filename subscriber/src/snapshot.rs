@@ -351,7 +351,10 @@ mod tests {
         let asks = [Level::new(2_500_000_000, 7, 0)];
         with_view(&fields(), (&bids, &asks), |snapshot| {
             let best = snapshot.best_bid().unwrap();
-            assert_eq!((best.price.to_string(), best.quantity.to_string()), ("2".into(), "1.5".into()));
+            assert_eq!(
+                (best.price.to_string(), best.quantity.to_string()),
+                ("2".into(), "1.5".into())
+            );
             assert_eq!(snapshot.bids().iter().count(), 2);
             assert_eq!(snapshot.asks().get(1), None);
             assert_eq!(snapshot.spread().unwrap().to_string(), "0.5");

@@ -149,11 +149,13 @@ const EVENTS_MAX: usize = 64;
 pub(crate) struct Standing {
     state: State,
     events: VecDeque<Event>,
+    /// Events ever told.
+    told: u64,
 }
 
 impl Standing {
     pub(crate) fn live() -> Self {
-        Self { state: State::Live, events: VecDeque::with_capacity(EVENTS_MAX) }
+        Self { state: State::Live, events: VecDeque::with_capacity(EVENTS_MAX), told: 0 }
     }
 
     pub(crate) const fn state(&self) -> &State {
@@ -207,6 +209,12 @@ impl Standing {
             self.events.pop_front();
         }
         self.events.push_back(event);
+        self.told += 1;
+    }
+
+    /// Events ever told: changes when something happens.
+    pub(crate) const fn told(&self) -> u64 {
+        self.told
     }
 
     pub(crate) fn drain(&mut self) -> std::collections::vec_deque::Drain<'_, Event> {

@@ -68,9 +68,18 @@ impl Subscriber {
     pub fn into_stream(self) -> Result<SnapshotStream, StreamError> {
         let descriptor = self.as_fd().ok_or(StreamError::NoDescriptor)?;
         let copy = Descriptor(descriptor.as_fd().try_clone_to_owned()?);
-        let readiness = AsyncFd::with_interest(copy, Interest::READABLE)?;
+        let readiness = watch(copy)?;
         Ok(SnapshotStream { subscriber: self, readiness, taken: VecDeque::new(), over: false })
     }
+}
+
+#[expect(
+    deprecated,
+    reason = "the successor is an unsafe function, for the sake of types whose descriptor changes or \
+              is closed early; Descriptor owns one descriptor and neither closes nor changes it"
+)]
+fn watch(descriptor: Descriptor) -> io::Result<AsyncFd<Descriptor>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 impl SnapshotStream {

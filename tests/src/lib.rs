@@ -1,1 +1,6 @@
-//! Conformance, end-to-end, demo and benchmarks of tapecast.
+//! Conformance suite, demonstration and benchmarks of tapecast. Nothing here is shipped.
+
+pub mod bench;
+pub mod conformance;
+pub mod demo;
+pub mod tape;

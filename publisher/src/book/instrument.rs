@@ -221,13 +221,7 @@ impl Book {
     }
 
     #[inline]
-    fn take_from_level(
-        &mut self,
-        side: Side,
-        what: (i64, u64),
-        orders: u32,
-        shared: &Shared,
-    ) {
+    fn take_from_level(&mut self, side: Side, what: (i64, u64), orders: u32, shared: &Shared) {
         let book_side = &mut self.sides[side as usize];
         book_side.orders -= orders as usize;
         if let Some(depth) = book_side.levels.reduce(what.0, what.1, orders) {

@@ -8,13 +8,11 @@ use tapecast_wire::limits::MAX_LEVELS_PER_SIDE;
 use crate::source::Side;
 
 /// Levels kept in the array; the worse half moves to the tree when there are more.
-const NEAR_MAX: usize = 512;
+const NEAR_MAX: usize = 256;
 /// The array is refilled from the tree when it gets shorter than this.
-const NEAR_MIN: usize = 128;
-/// Levels compared one by one from the best before a binary search: most changes are near the top.
-const LINEAR: usize = 8;
+const NEAR_MIN: usize = 96;
 
-const _: () = assert!(MAX_LEVELS_PER_SIDE <= NEAR_MIN && 2 * NEAR_MIN <= NEAR_MAX / 2);
+const _: () = assert!(MAX_LEVELS_PER_SIDE <= NEAR_MIN && NEAR_MIN < NEAR_MAX);
 
 /// A level's totals would exceed 64 bits (quantity) or 32 bits (orders).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +33,8 @@ struct Totals {
 /// The levels of one side.
 ///
 /// The best ones are in a sorted array with the best last, so that a change near the top moves few
-/// bytes. What is worse than [`NEAR_MAX`] levels is in a tree, so that no sequence of prices makes an
-/// update cost more than the logarithm of the number of levels.
+/// bytes. What is worse than [`NEAR_MAX`] levels is in a tree, so that no sequence of prices makes
+/// an update cost more than the logarithm of the number of levels.
 ///
 /// # Invariants
 /// - ranks in `near` rise strictly, and are all greater than those in `far`;
@@ -123,8 +121,8 @@ impl Levels {
         }
     }
 
-    /// Takes `quantity` and `orders` from a level, which goes when nothing is left. `None` when there
-    /// is no such level.
+    /// Takes `quantity` and `orders` from a level, which goes when nothing is left. `None` when
+    /// there is no such level.
     #[inline]
     pub(crate) fn reduce(&mut self, price: i64, quantity: u64, orders: u32) -> Option<Depth> {
         let rank = price ^ self.flip;
@@ -147,23 +145,37 @@ impl Levels {
 
     #[inline]
     fn is_far(&self, rank: i64) -> bool {
-        !self.far.is_empty() && self.near.first().is_some_and(|worst| rank < worst.price ^ self.flip)
+        !self.far.is_empty()
+            && self.near.first().is_some_and(|worst| rank < worst.price ^ self.flip)
     }
 
-    /// Where the rank is, or where it belongs.
+    /// Where the rank is, or where it belongs. Looks ever further from the best, then in between:
+    /// the nearer the top, the sooner found.
     #[inline]
     fn locate(&self, rank: i64) -> Result<usize, usize> {
-        let floor = self.near.len().saturating_sub(LINEAR);
-        for index in (floor..self.near.len()).rev() {
+        let count = self.near.len();
+        let mut step = 1;
+        let mut high = count;
+        while step <= count {
+            let index = count - step;
             let there = self.near[index].price ^ self.flip;
             if there == rank {
                 return Ok(index);
             }
             if there < rank {
-                return Err(index + 1);
+                return self.locate_between(index + 1, high, rank);
             }
+            high = index;
+            step *= 2;
         }
-        self.near[..floor].binary_search_by(|level| (level.price ^ self.flip).cmp(&rank))
+        self.locate_between(0, high, rank)
+    }
+
+    #[inline]
+    fn locate_between(&self, low: usize, high: usize, rank: i64) -> Result<usize, usize> {
+        let found =
+            self.near[low..high].binary_search_by(|there| (there.price ^ self.flip).cmp(&rank));
+        found.map(|index| low + index).map_err(|index| low + index)
     }
 
     fn add_far(&mut self, rank: i64, quantity: u64) -> Result<Depth, LevelOverflow> {

@@ -13,8 +13,9 @@
 //!   └─ published: levels, flags and status that subscribers were last told
 //! ```
 //!
-//! A live order costs [`ORDER_BYTES`] (33 B) and the table is between 7/16 and 7/8 full, so 38 to
-//! 75 B; a level costs 24 B. Ten thousand instruments with a million orders take about 120 MB.
+//! A live order costs [`ORDER_BYTES`] (33 B) in a table that is between 7/16 and 7/8 full, so 38 to
+//! 75 B, and twice that when comings and goings made the table grow early; a level costs 24 B. Ten
+//! thousand instruments with a million live orders take 95 to 170 MB.
 
 mod builder;
 mod instrument;

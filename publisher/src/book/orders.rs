@@ -18,6 +18,10 @@ const _: () = assert!(MAX_INSTRUMENTS <= (u32::MAX >> 1) as usize, "owner has ro
 
 /// Stale orders that are let alone before the table is swept at all.
 const STALE_MIN: usize = 1024;
+/// A sweep reads the whole table: it waits until one in so many places is held by a stale order.
+const STALE_SHARE: usize = 8;
+/// Instruments whose equal order numbers meet in the same places of the table.
+const INSTRUMENTS_TOGETHER: u32 = 1024;
 
 /// Instrument and side of an order, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +177,8 @@ impl OrderTable {
     /// Whether a sweep was demanded, or so many orders are stale that it pays for
     /// itself.
     pub(crate) fn wants_sweep(&self) -> bool {
-        self.sweep_demanded || self.stale > STALE_MIN && self.stale > self.orders.len() / 2
+        self.sweep_demanded
+            || self.stale > STALE_MIN && self.stale > self.orders.capacity() / STALE_SHARE
     }
 
     /// Drops stale orders for good.
@@ -193,13 +198,27 @@ fn rehash(seed: u64, order: &Order) -> u64 {
     hash_of(seed, OrderKey { instrument: order.owner.instrument(), id: order.id })
 }
 
-/// A folded multiplication: every bit of the order number reaches the high bits (the table's tag) and
-/// the low ones (the table's index).
+/// Where an order goes in the table (the low bits) and its tag there (the top seven).
+///
+/// Feeds number orders as they come, and most orders go soon after they came. So the numbers of one
+/// block are neighbours in the table: what is hot in the market is hot in the cache. Where a block
+/// lies depends on the seed, so no choice of numbers makes blocks collide. Instruments may use the
+/// same numbers; their tags differ, and at most [`INSTRUMENTS_TOGETHER`] of them share a block.
 #[inline]
 fn hash_of(seed: u64, key: OrderKey) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let instrument = u64::from(key.instrument.0).rotate_left(32) ^ ODD;
-    let product = u128::from(key.id ^ seed) * u128::from(instrument);
+    const BLOCK: u64 = 64;
+    let group = u64::from(key.instrument.0 / INSTRUMENTS_TOGETHER);
+    let group = group.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x9e37_79b9_7f4a_7c15;
+    let place = fold((key.id / BLOCK) ^ seed, group);
+    let tag = (key.id ^ u64::from(key.instrument.0) << 3).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let low = (place & !(BLOCK - 1)) | (key.id & (BLOCK - 1));
+    (low & (u64::MAX >> 7)) | (tag & !(u64::MAX >> 7))
+}
+
+/// A folded multiplication: every bit of both reaches every bit of the result.
+#[inline]
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
     (product as u64) ^ (product >> 64) as u64
 }
 
@@ -227,7 +246,7 @@ mod tests {
     #[test]
     fn orders_of_an_earlier_generation_are_unknown_and_swept_away() {
         let mut table = OrderTable::with_capacity(0);
-        for id in 0..5000 {
+        for id in 0..5000_u64 {
             table.put(key(0, id).order(Side::Bid, 1, 1), LIVE);
         }
         table.put(key(1, 0).order(Side::Bid, 1, 1), LIVE);
@@ -241,6 +260,22 @@ mod tests {
         table.sweep(|instrument| if instrument.0 == 0 { cleared } else { LIVE });
         assert_eq!((table.len(), table.orders.len()), (2, 2));
         assert!(!table.wants_sweep());
+        table.demand_sweep();
+        assert!(table.wants_sweep());
+    }
+
+    #[test]
+    fn neither_equal_low_bits_nor_equal_numbers_pile_up_in_one_place() {
+        const SEED: u64 = 0x1357_9bdf_0246_8ace;
+        let spread = |keys: &mut dyn Iterator<Item = OrderKey>| {
+            let mut places: Vec<u64> = keys.map(|key| hash_of(SEED, key) & 0xffff).collect();
+            places.sort_unstable();
+            places.dedup();
+            places.len()
+        };
+        assert!(spread(&mut (0..4096).map(|step| key(3, step << 32))) > 512);
+        assert!(spread(&mut (0..4096).map(|step| key(3, step))) > 3500);
+        assert!(spread(&mut (0..1 << 20).map(|step| key(step, 5))) > 500);
     }
 
     #[test]

@@ -31,19 +31,27 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 25] = [
+pub const KEYS: [Key; 34] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, synthetic"),
     key("source.file", "a path"),
     key("source.pace", "max, realtime, or a multiple such as 10x (0.001x to 1000000x)"),
+    key("source.gap_max_s", "0 to 86400 seconds"),
     key("source.loop", TRUTH),
     key("source.symbols", NAMES),
     key("source.allow_truncated", TRUTH),
     key("source.date", "auto, or a day such as 2019-01-30"),
+    key("source.event_end", "timestamp, message"),
     key("source.synthetic.seed", "a whole number, 0 to 9223372036854775807"),
     key("source.synthetic.instruments", "1 to 10000"),
-    key("source.synthetic.seconds", "1 to 86400"),
+    key("source.synthetic.length", "endless, a time such as 60s (1s to 21600s), or 5000 messages"),
+    key("source.synthetic.orders_per_instrument", "8 to 2000"),
+    key("source.synthetic.burst_rate", "1 to 1000000000 messages per second"),
+    key("source.synthetic.burst_ms", "0 to 3600000 milliseconds"),
+    key("source.synthetic.steady_rate", "1 to 1000000000 messages per second"),
+    key("source.synthetic.halt_every_s", "0 to 21600 seconds"),
+    key("source.synthetic.quiet_every_s", "0 to 21600 seconds"),
     key("book.levels", "1 to 83"),
     key("pool.hugepages", TRUTH),
     key("shm.ring_bytes", "a power of two, 64 KiB to 16 GiB"),
@@ -55,6 +63,7 @@ pub const KEYS: [Key; 25] = [
     key("access.groups", NAMES),
     key("access.lossless", TRUTH),
     key("access.sessions_max", "1 to 64"),
+    key("access.stall_max_s", "1 to 3600 seconds"),
     key("log.level", "error, warn, info, debug, trace"),
     key("log.format", "text, json"),
 ];

@@ -448,6 +448,7 @@ mod tests {
         layers.flags.push(("--symbols".into(), "source.symbols".into(), "A,B".into()));
         layers.flags.push(("--cpu".into(), "sender.cpu".into(), "3".into()));
         layers.flags.push(("--pace".into(), "source.pace".into(), "2.5x".into()));
+        layers.flags.push(("--length".into(), "source.synthetic.length".into(), "9 s".into()));
         layers.flags.push(("--date".into(), "source.date".into(), "2019-01-30".into()));
         let first = load(&layers).unwrap();
         assert_eq!(first.config.source.kind, SourceKind::Itch);
@@ -467,7 +468,11 @@ mod tests {
             ("source.synthetic.seed", "-1"),
             ("source.synthetic.instruments", "0"),
             ("source.synthetic.instruments", "10001"),
-            ("source.synthetic.seconds", "0"),
+            ("source.synthetic.length", "0s"),
+            ("source.synthetic.length", "60"),
+            ("source.synthetic.length", "21601s"),
+            ("source.synthetic.burst_ms", "3600001"),
+            ("source.event_end", "packet"),
             ("book.levels", "0"),
             ("book.levels", "84"),
             ("book.levels", "ten"),

@@ -16,11 +16,15 @@ use tapecast_wire::limits::{
     DEFAULT_LEVELS_PER_SIDE, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, MAX_SUBSCRIBERS,
 };
 
+use crate::source::pacing::Pace;
+pub(crate) use keys::distance;
+
 pub use keys::{KEYS, Key};
 pub use layers::{ConfigError, Effective, Layers, load};
 pub use places::{default_socket, prepare_socket_folder};
 pub use value::{
-    FeedDate, Idle, LogFormat, LogLevel, Names, Pace, RingBytes, Seal, SourceKind, Switch, Whole,
+    EventEnd, FeedDate, Idle, LogFormat, LogLevel, Names, PlayPace, RingBytes, Seal, SessionSpan,
+    SourceKind, Switch, Whole,
 };
 
 /// Everything that can be configured.
@@ -65,7 +69,9 @@ pub struct SourceConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// How fast a file or the simulated day is played.
-    pub pace: Pace,
+    pub pace: PlayPace,
+    /// Longest pause of the feed that is waited for, in seconds of its own clock; 0 for any.
+    pub gap_max_s: Whole<0, 86_400>,
     /// Start again at the end of the input.
     #[serde(rename = "loop")]
     pub looping: Switch,
@@ -75,6 +81,8 @@ pub struct SourceConfig {
     pub allow_truncated: Switch,
     /// Day of an ITCH file, which itself only says the time since midnight.
     pub date: FeedDate,
+    /// When an event of an ITCH feed is over, and its books may be published.
+    pub event_end: EventEnd,
     /// The simulated exchange.
     pub synthetic: SyntheticConfig,
 }
@@ -87,8 +95,20 @@ pub struct SyntheticConfig {
     pub seed: Whole<0, { i64::MAX as u64 }>,
     /// Instruments listed.
     pub instruments: Whole<1, 10_000>,
-    /// Seconds of simulated trading.
-    pub seconds: Whole<1, 86_400>,
+    /// How long it trades.
+    pub length: SessionSpan,
+    /// Live orders that an instrument tends to.
+    pub orders_per_instrument: Whole<8, 2_000>,
+    /// Messages per second when the market opens.
+    pub burst_rate: Whole<1, 1_000_000_000>,
+    /// How long the opening burst lasts, in milliseconds; 0 for none.
+    pub burst_ms: Whole<0, 3_600_000>,
+    /// Messages per second in calm trading.
+    pub steady_rate: Whole<1, 1_000_000_000>,
+    /// Mean seconds between halts of single instruments; 0 for none.
+    pub halt_every_s: Whole<0, 21_600>,
+    /// Mean seconds between quiet spells of the whole market; 0 for none.
+    pub quiet_every_s: Whole<0, 21_600>,
 }
 
 /// `[book]`
@@ -142,6 +162,8 @@ pub struct AccessConfig {
     pub lossless: Switch,
     /// Sessions at once.
     pub sessions_max: Whole<1, { MAX_SUBSCRIBERS as u64 }>,
+    /// Seconds after which a subscriber that reads nothing is not waited for any longer.
+    pub stall_max_s: Whole<1, 3600>,
 }
 
 /// `[log]`
@@ -165,11 +187,13 @@ impl Default for SourceConfig {
         Self {
             kind: SourceKind::Synthetic,
             file: None,
-            pace: Pace::RealTime,
+            pace: PlayPace(Pace::RealTime),
+            gap_max_s: Whole::new(0),
             looping: Switch(false),
             symbols: Names::default(),
             allow_truncated: Switch(false),
             date: FeedDate::Auto,
+            event_end: EventEnd::Timestamp,
             synthetic: SyntheticConfig::default(),
         }
     }
@@ -177,7 +201,17 @@ impl Default for SourceConfig {
 
 impl Default for SyntheticConfig {
     fn default() -> Self {
-        Self { seed: Whole::new(1), instruments: Whole::new(100), seconds: Whole::new(60) }
+        Self {
+            seed: Whole::new(1),
+            instruments: Whole::new(100),
+            length: SessionSpan::Endless,
+            orders_per_instrument: Whole::new(100),
+            burst_rate: Whole::new(1_000_000),
+            burst_ms: Whole::new(100),
+            steady_rate: Whole::new(20_000),
+            halt_every_s: Whole::new(2),
+            quiet_every_s: Whole::new(5),
+        }
     }
 }
 
@@ -216,6 +250,7 @@ impl Default for AccessConfig {
             groups: Names::default(),
             lossless: Switch(false),
             sessions_max: Whole::new(MAX_SUBSCRIBERS as u64),
+            stall_max_s: Whole::new(10),
         }
     }
 }

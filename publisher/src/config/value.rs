@@ -8,6 +8,8 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tapecast_wire::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 
+use crate::source::pacing::Pace;
+
 /// A whole number from `MIN` to `MAX`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole<const MIN: u64, const MAX: u64>(u64);
@@ -134,44 +136,29 @@ impl FromStr for RingBytes {
     }
 }
 
-/// How fast a source is played.
+/// How fast a source is played: as a [`source::pacing::Pace`](crate::source::pacing::Pace), which can
+/// also be written `realtime` here.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As fast as the machine can.
-    Max,
-    /// By the feed's own clock.
-    RealTime,
-    /// By the feed's own clock, this many times as fast.
-    Multiple(f64),
-}
+pub struct PlayPace(pub Pace);
 
-/// Slowest and fastest multiple of the feed's own clock.
-const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+const REAL_TIME: &str = "realtime";
 
-impl FromStr for Pace {
+impl FromStr for PlayPace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "max" => return Ok(Self::Max),
-            "realtime" => return Ok(Self::RealTime),
-            _ => {}
+        if text == REAL_TIME {
+            return Ok(Self(Pace::RealTime));
         }
-        let multiple = text.strip_suffix('x').and_then(|number| number.parse::<f64>().ok());
-        match multiple {
-            Some(multiple) if MULTIPLES.contains(&multiple) => Ok(Self::Multiple(multiple)),
-            Some(_) => Err(format!("{text:?} is out of range")),
-            None => Err(format!("{text:?} is not a pace")),
-        }
+        text.parse().map(Self).map_err(|_| format!("{text:?} is not a pace"))
     }
 }
 
-impl fmt::Display for Pace {
+impl fmt::Display for PlayPace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Max => f.write_str("max"),
-            Self::RealTime => f.write_str("realtime"),
-            Self::Multiple(multiple) => write!(f, "{multiple}x"),
+        match self.0 {
+            Pace::RealTime => f.write_str(REAL_TIME),
+            other => other.fmt(f),
         }
     }
 }
@@ -179,7 +166,7 @@ impl fmt::Display for Pace {
 /// Day of a feed that only says the time since midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedDate {
-    /// Taken from the file's name where it has one, else today in New York.
+    /// Taken from the file's name where it has one; otherwise times count from 1 January 1970.
     Auto,
     /// This day.
     Day(jiff::civil::Date),
@@ -205,6 +192,49 @@ impl fmt::Display for FeedDate {
     }
 }
 
+/// How long the simulated exchange trades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionSpan {
+    /// Until it is stopped.
+    Endless,
+    /// So many seconds after the open.
+    Seconds(u64),
+    /// So many messages.
+    Messages(u64),
+}
+
+/// Most seconds of a simulated session: it must end within its day.
+const SPAN_SECONDS_MAX: u64 = 6 * 3600;
+
+impl FromStr for SessionSpan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "endless" {
+            return Ok(Self::Endless);
+        }
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+        let unit = text[digits.len()..].trim_start();
+        let count: u64 = digits.parse().map_err(|_| format!("{text:?} is not a length"))?;
+        match unit {
+            "s" if (1..=SPAN_SECONDS_MAX).contains(&count) => Ok(Self::Seconds(count)),
+            "messages" if count > 0 => Ok(Self::Messages(count)),
+            "s" | "messages" => Err(format!("{text:?} is out of range")),
+            _ => Err(format!("{text:?} has neither the unit s nor messages")),
+        }
+    }
+}
+
+impl fmt::Display for SessionSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endless => f.write_str("endless"),
+            Self::Seconds(count) => write!(f, "{count} s"),
+            Self::Messages(count) => write!(f, "{count} messages"),
+        }
+    }
+}
+
 /// Reads and writes a type as its text.
 macro_rules! as_text {
     ($($name:ident),+) => {$(
@@ -222,7 +252,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(RingBytes, Pace, FeedDate);
+as_text!(RingBytes, PlayPace, FeedDate, SessionSpan);
 
 /// A list of names: a TOML array, or one text with commas between.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -356,6 +386,16 @@ choice! {
         Dbn = "dbn",
         /// The simulated exchange.
         Synthetic = "synthetic",
+    }
+}
+
+choice! {
+    /// When a venue event of an ITCH feed, which has no mark for it, is over.
+    EventEnd {
+        /// After a run of messages with equal timestamps.
+        Timestamp = "timestamp",
+        /// After every message.
+        Message = "message",
     }
 }
 

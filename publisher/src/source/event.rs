@@ -22,11 +22,13 @@ pub struct FeedStamp {
     pub ts_event: u64,
     /// Capture or receive time; equals `ts_event` when the feed has none.
     pub ts_recv: u64,
-    /// Facts that the feed attaches, e.g. [`Flags::BAD_TS_RECV`] or [`Flags::SUSPECT`].
+    /// Facts that the feed attaches, e.g. [`Flags::BAD_TS_RECV`] or [`Flags::SUSPECT`]. A message
+    /// marked suspect makes its instrument's book suspect until that is cleared.
     pub flags: Flags,
 }
 
-/// One change that a feed message makes. The builder never matches orders: an execution is external.
+/// One change that a feed message makes. The builder never matches orders: an execution is
+/// external.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarketEvent<'a> {
     /// A new order.
@@ -106,10 +108,11 @@ pub enum MarketEvent<'a> {
         /// The level; `None` empties the side.
         level: Option<Level>,
     },
-    /// The book is empty from here on (DBN `R`).
+    /// The book is empty from here on (DBN `R`). It is no longer [`Flags::SUSPECT`], and if the
+    /// session had ended, this is another one.
     Clear,
-    /// A snapshot in the feed starts: the book is [`Flags::RECOVERING`] until
-    /// [`MarketEvent::RecoveryEnd`]. Orders that follow rebuild it.
+    /// A snapshot in the feed starts: the book is emptied as by [`MarketEvent::Clear`], and is
+    /// [`Flags::RECOVERING`] until [`MarketEvent::RecoveryEnd`]. Orders that follow rebuild it.
     RecoveryStart,
     /// The feed's snapshot is complete.
     RecoveryEnd,

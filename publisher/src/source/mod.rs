@@ -6,6 +6,8 @@ pub mod dbn;
 mod event;
 pub mod itch;
 pub mod itch_encode;
+pub mod pacing;
+pub mod progress;
 pub mod synthetic;
 
 pub use event::{EventSink, FeedStamp, MarketEvent, Side};
@@ -45,8 +47,9 @@ pub trait Source: Send {
     /// What can go wrong while reading.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Instruments known when the source was opened. More may follow through
-    /// [`EventSink::on_instrument`].
+    /// Instruments known so far, by id; when the source was just opened, those that its directory
+    /// lists. [`EventSink::on_instrument`] tells of later ones and of changes, and may not repeat
+    /// these.
     fn instruments(&self) -> &[Instrument];
 
     /// Decodes up to the next event end.
@@ -57,6 +60,12 @@ pub trait Source: Send {
 
     /// Counts so far.
     fn stats(&self) -> SourceStats;
+
+    /// Where the input was cut, if it was and the source was told to accept that: the byte offset
+    /// (unpacked) of the first thing that is not whole.
+    fn truncated_at(&self) -> Option<u64> {
+        None
+    }
 
     /// Starts from the beginning again (looping).
     ///

@@ -44,10 +44,7 @@ fn an_event_that_leaves_the_visible_book_as_it_was_hands_on_nothing() {
     let fleeting = [add(1, Side::Bid, 10, 5), MarketEvent::Delete { order_id: 1 }];
     assert_eq!(event(&mut builder, A, &fleeting), []);
     event(&mut builder, A, &[add(1, Side::Bid, 10, 5)]);
-    let other_order_same_level = [
-        add(2, Side::Bid, 10, 5),
-        MarketEvent::Delete { order_id: 1 },
-    ];
+    let other_order_same_level = [add(2, Side::Bid, 10, 5), MarketEvent::Delete { order_id: 1 }];
     assert_eq!(event(&mut builder, A, &other_order_same_level), []);
 }
 
@@ -129,9 +126,8 @@ fn crossed_and_locked_books_are_handed_on_as_they_are_with_their_flag() {
     let flags = |seen: &[Seen]| seen[0].draft.flags;
     let seen = event(&mut builder, A, &[add(1, Side::Ask, 10, 5), add(2, Side::Bid, 11, 5)]);
     assert_eq!(flags(&seen), Flags::CROSSED);
-    let seen = event(&mut builder, A, &[add(3, Side::Ask, 11, 1), MarketEvent::Delete {
-        order_id: 1,
-    }]);
+    let seen =
+        event(&mut builder, A, &[add(3, Side::Ask, 11, 1), MarketEvent::Delete { order_id: 1 }]);
     assert_eq!(flags(&seen), Flags::LOCKED);
     let seen = event(&mut builder, A, &[MarketEvent::Delete { order_id: 2 }]);
     assert_eq!(flags(&seen), Flags::NONE);
@@ -142,7 +138,10 @@ fn a_replacement_inherits_the_side_and_takes_the_old_orders_place() {
     let mut builder = builder();
     event(&mut builder, A, &[add(1, Side::Ask, 10, 5)]);
     let replace = |old_order_id, order_id| MarketEvent::Replace {
-        old_order_id, order_id, price: 12 * DOLLAR, quantity: 3,
+        old_order_id,
+        order_id,
+        price: 12 * DOLLAR,
+        quantity: 3,
     };
     let seen = event(&mut builder, A, &[replace(1, 2)]);
     assert_eq!(seen[0].asks, [level(12, 3, 1)]);
@@ -170,7 +169,10 @@ fn events_for_unknown_orders_are_counted_and_ignored() {
 fn a_modification_moves_the_order_or_adds_it_when_it_is_unknown() {
     let mut builder = builder();
     let modify = |side, dollars: i64, quantity| MarketEvent::Modify {
-        order_id: 1, side, price: dollars * DOLLAR, quantity,
+        order_id: 1,
+        side,
+        price: dollars * DOLLAR,
+        quantity,
     };
     assert_eq!(event(&mut builder, A, &[modify(Side::Bid, 9, 4)])[0].bids, [level(9, 4, 1)]);
     let seen = event(&mut builder, A, &[modify(Side::Ask, 11, 2)]);
@@ -185,7 +187,8 @@ fn a_gap_makes_the_book_suspect_until_it_is_cleared() {
     event(&mut builder, A, &[add(1, Side::Bid, 10, 5)]);
     let seen = event(&mut builder, A, &[MarketEvent::Gap]);
     assert_eq!((seen[0].draft.flags, seen[0].bids.len()), (Flags::SUSPECT, 1));
-    let seen = event(&mut builder, A, &[MarketEvent::Delete { order_id: 9 }, add(2, Side::Bid, 9, 1)]);
+    let seen =
+        event(&mut builder, A, &[MarketEvent::Delete { order_id: 9 }, add(2, Side::Bid, 9, 1)]);
     assert_eq!(seen[0].draft.flags, Flags::SUSPECT);
     let seen = event(&mut builder, A, &[MarketEvent::Clear, add(3, Side::Bid, 8, 1)]);
     assert_eq!((seen[0].draft.flags, &seen[0].bids[..]), (Flags::NONE, &[level(8, 1, 1)][..]));
@@ -356,7 +359,8 @@ fn a_million_orders_in_ten_thousand_books_stay_far_below_250_megabytes() {
         let instrument = InstrumentId((id % 10_000) as u32);
         let turn = id / 10_000;
         let side = if turn.is_multiple_of(2) { Side::Bid } else { Side::Ask };
-        let dollars = if side == Side::Bid { 100 - turn as i64 % 40 } else { 101 + turn as i64 % 40 };
+        let dollars =
+            if side == Side::Bid { 100 - turn as i64 % 40 } else { 101 + turn as i64 % 40 };
         builder.on_event(instrument, &stamp(id), add(id, side, dollars, 100));
     }
     builder.on_event_end();
@@ -424,7 +428,8 @@ fn small_event() -> impl Strategy<Value = MarketEvent<'static>> {
     let (id, price, quantity) = (0_u64..12, 95_i64..105, 1_u64..20);
     prop_oneof![
         6 => (id.clone(), side(), price.clone(), quantity.clone()).prop_map(
-            |(order_id, side, price, quantity)| MarketEvent::Add { order_id, side, price, quantity }),
+            |(order_id, side, price, quantity)|
+                MarketEvent::Add { order_id, side, price, quantity }),
         1 => (id.clone(), side(), price.clone(), quantity.clone()).prop_map(
             |(order_id, side, price, quantity)|
                 MarketEvent::Modify { order_id, side, price, quantity }),
@@ -452,14 +457,13 @@ fn any_event() -> impl Strategy<Value = MarketEvent<'static>> {
             4 => MarketEvent::Modify { order_id, side, price, quantity },
             5 => MarketEvent::Reduce { order_id, quantity },
             6 => MarketEvent::Delete { order_id },
-            7 => MarketEvent::Execute {
-                order_id, quantity, price: Some(price), printable: true,
-            },
+            7 => MarketEvent::Execute { order_id, quantity, price: Some(price), printable: true },
             8 => MarketEvent::Replace { old_order_id: other, order_id, price, quantity },
             9 => MarketEvent::Trade { price, quantity },
             10 => MarketEvent::Depth { bids: &DEPTH, asks: &DEPTH },
             11 => MarketEvent::TopOfBook {
-                side, level: Some(Level::new(price, quantity, order_id as u32)),
+                side,
+                level: Some(Level::new(price, quantity, order_id as u32)),
             },
             12 => MarketEvent::Clear,
             13 => MarketEvent::RecoveryStart,
@@ -470,6 +474,8 @@ fn any_event() -> impl Strategy<Value = MarketEvent<'static>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Snapshots come exactly when the recomputed visible book differs, and equal it.
     #[test]
     fn snapshots_equal_a_book_recomputed_from_scratch(
@@ -512,6 +518,7 @@ proptest! {
         for (instrument, event) in &events {
             builder.on_event(InstrumentId(*instrument), &stamp(1), *event);
             builder.on_event_end();
+            builder.sink_mut().take();
         }
         let per_book: usize = (0..3)
             .map(|id| builder.depth(InstrumentId(id)))

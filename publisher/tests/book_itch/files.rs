@@ -82,8 +82,13 @@ fn a_file_cut_inside_a_message_is_reported_with_the_offset_and_what_was_good_cou
         let (good, ended) = outcome(&plain[..plain.len() - cut], false);
         assert_eq!(good, 499);
         let error = ended.unwrap_err();
-        assert!(matches!(&error, ItchError::Truncated { offset, messages: 501, .. } if *offset == last));
-        assert_says(&error, &["day.itch", &format!("byte {last}"), "501 messages", "allow_truncated"]);
+        assert!(
+            matches!(&error, ItchError::Truncated { offset, messages: 501, .. } if *offset == last)
+        );
+        assert_says(
+            &error,
+            &["day.itch", &format!("byte {last}"), "501 messages", "allow_truncated"],
+        );
     }
     assert!(matches!(outcome(&plain[..plain.len() - 38], false), (499, Ok(None))));
 }
@@ -133,7 +138,9 @@ fn a_length_prefix_of_zero_is_an_error_with_its_offset_unless_it_ends_the_file()
     let (good, ended) = outcome(&bytes, true);
     let error = ended.unwrap_err();
     assert_eq!(good, 500);
-    assert!(matches!(error, ItchError::ZeroLength { offset: at, messages: 502, .. } if at == offset));
+    assert!(
+        matches!(error, ItchError::ZeroLength { offset: at, messages: 502, .. } if at == offset)
+    );
     assert_says(&error, &[&format!("byte {offset}"), "length prefix of 0"]);
 
     let no_prefixes = [&[0, 0][..], &tape().bytes[2..]].concat();
@@ -249,7 +256,8 @@ fn a_pipe_is_read_once_and_cannot_be_played_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any bytes, behind a start that passes for ITCH: an end or an error after finitely many calls.
+    /// Any bytes, mostly behind a start that passes for ITCH: an end or an error, in finitely many
+    /// calls.
     #[test]
     fn no_file_makes_the_source_panic_or_run_for_ever(
         start in 0_usize..4000,

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use tapecast_publisher::book::BookBuilder;
 use tapecast_publisher::source::Source;
-use tapecast_publisher::source::itch::{EventEnd, ItchDecoder, ItchError, ItchOptions, MessageError};
+use tapecast_publisher::source::itch::{
+    EventEnd, ItchDecoder, ItchError, ItchOptions, MessageError,
+};
 use tapecast_wire::{Flags, InstrumentId, TradingStatus};
 
 use crate::support::{DOLLAR, Recorder, Seen, Tape, level, play, stock};
@@ -34,15 +36,18 @@ fn every_order_message_does_to_the_book_what_the_specification_says() {
     let books: Vec<_> = seen.iter().map(|seen| (&seen.bids[..], &seen.asks[..])).collect();
     let ask = [level(11, 50, 1)];
     let cut = [level(11, 40, 1)];
-    assert_eq!(books, [
-        (&[level(10, 100, 1)][..], &[][..]),
-        (&[level(10, 100, 1)], &ask),
-        (&[level(10, 70, 1)], &ask),
-        (&[level(10, 50, 1)], &ask),
-        (&[level(10, 50, 1)], &cut),
-        (&[level(9, 80, 1)], &cut),
-        (&[level(9, 80, 1)], &[]),
-    ]);
+    assert_eq!(
+        books,
+        [
+            (&[level(10, 100, 1)][..], &[][..]),
+            (&[level(10, 100, 1)], &ask),
+            (&[level(10, 70, 1)], &ask),
+            (&[level(10, 50, 1)], &ask),
+            (&[level(10, 50, 1)], &cut),
+            (&[level(9, 80, 1)], &cut),
+            (&[level(9, 80, 1)], &[]),
+        ]
+    );
     assert_eq!(seen[3].draft.last_trade, Some((10 * DOLLAR, 20)));
     assert_eq!(seen[4].draft.last_trade, Some((10 * DOLLAR + DOLLAR / 2, 10)));
     let numbers: Vec<u64> = seen.iter().map(|seen| seen.draft.feed_sequence).collect();
@@ -63,6 +68,7 @@ fn trades_and_crosses_change_no_level_and_are_told_with_the_next_change() {
 #[test]
 fn prices_are_scaled_from_four_decimals_to_nine_without_a_float() {
     let mut tape = Tape::new();
+    tape.list("AAPL");
     let mut fields = 1_u64.to_be_bytes().to_vec();
     fields.push(b'S');
     fields.extend(1_u32.to_be_bytes());
@@ -109,19 +115,22 @@ fn halts_of_every_kind_keep_the_book_and_are_told() {
 fn the_day_ends_closed_and_then_as_the_end_of_the_session_for_every_instrument() {
     let mut tape = Tape::new();
     tape.system(b'O').list("AAPL").on(2).list("MSFT").add(1, b'B', 1, "MSFT", 100);
-    tape.system(b'M').system(b'E').system(b'C');
+    tape.system(b'M').system(b'E').system(b'C').system(b'E').system(b'C');
     let seen = seen(&tape);
     let told: Vec<_> = seen[1..]
         .iter()
         .map(|seen| (seen.draft.instrument.0, seen.draft.status, seen.draft.flags))
         .collect();
     let closed = TradingStatus::Closed;
-    assert_eq!(told, [
-        (0, closed, Flags::NONE),
-        (1, closed, Flags::NONE),
-        (0, closed, Flags::END_OF_SESSION),
-        (1, closed, Flags::END_OF_SESSION),
-    ]);
+    assert_eq!(
+        told,
+        [
+            (0, closed, Flags::NONE),
+            (1, closed, Flags::NONE),
+            (0, closed, Flags::END_OF_SESSION),
+            (1, closed, Flags::END_OF_SESSION),
+        ]
+    );
     assert_eq!(seen.last().unwrap().bids.len(), 1, "the book stays");
 }
 
@@ -194,7 +203,7 @@ fn a_repeated_directory_message_keeps_the_book_and_tells_only_what_changed() {
 }
 
 #[test]
-fn a_recording_that_starts_mid_day_lists_symbols_as_orders_name_them() {
+fn a_recording_that_starts_mid_day_lists_symbols_as_orders_name_them_and_is_suspect() {
     let mut tape = Tape::new();
     tape.on(5).delete(77).add(1, b'B', 100, "AAPL", 1000).delete(1);
     let mut source = tape.source_with(per_message());
@@ -204,6 +213,7 @@ fn a_recording_that_starts_mid_day_lists_symbols_as_orders_name_them() {
     assert_eq!(source.unlisted(), 1);
     assert_eq!(builder.sink().instruments[0].symbol, "AAPL");
     assert_eq!(builder.sink().seen.len(), 2);
+    assert_eq!(builder.sink().last().draft.flags, Flags::SUSPECT, "what came before is missing");
 }
 
 #[test]
@@ -227,8 +237,17 @@ fn unknown_types_are_counted_and_skipped_and_counts_sum_to_the_messages() {
     tape.list("AAPL").raw(b'z', b"something new").raw(0xff, &[]).add(1, b'B', 1, "AAPL", 100);
     tape.bytes.extend([0, 1, b'z']); // an unknown type may be as short as it likes
     for (kind, rest) in [
-        (b'Y', 9), (b'L', 15), (b'V', 24), (b'W', 1), (b'K', 17), (b'J', 24), (b'h', 10),
-        (b'B', 8), (b'I', 39), (b'N', 9), (b'O', 37),
+        (b'Y', 9),
+        (b'L', 15),
+        (b'V', 24),
+        (b'W', 1),
+        (b'K', 17),
+        (b'J', 24),
+        (b'h', 10),
+        (b'B', 8),
+        (b'I', 39),
+        (b'N', 9),
+        (b'O', 37),
     ] {
         tape.raw(kind, &vec![b' '; rest]);
     }
@@ -249,6 +268,7 @@ fn of_a_message_that_has_grown_the_known_part_is_read() {
     let mut tape = Tape::new();
     tape.add(1, b'B', 100, "AAPL", 1000);
     let mut grown = Tape::new();
+    grown.list("AAPL");
     let mut fields = tape.bytes[13..].to_vec();
     fields.extend(*b"new fields of a later version");
     grown.raw(b'A', &fields);
@@ -278,9 +298,13 @@ fn a_message_shorter_than_its_type_is_an_error_with_its_offset_and_applies_nothi
 #[test]
 fn a_side_that_is_neither_makes_the_book_suspect_and_is_not_guessed() {
     let mut tape = Tape::new();
-    tape.add(1, b'?', 100, "AAPL", 1000);
+    tape.list("AAPL").add(1, b'B', 100, "AAPL", 1000).add(2, b'?', 100, "AAPL", 1000);
     let seen = seen(&tape);
-    assert_eq!((seen[0].draft.flags, seen[0].bids.len()), (Flags::SUSPECT, 0));
+    assert_eq!(seen[0].draft.flags, Flags::NONE);
+    assert_eq!(
+        (seen[1].draft.flags, &seen[1].bids[..]),
+        (Flags::SUSPECT, &[level(10, 100, 1)][..],)
+    );
 }
 
 #[test]
@@ -327,6 +351,8 @@ fn any_message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn no_message_makes_decoder_or_books_panic(
         messages in prop::collection::vec(any_message(), 0..100),

@@ -138,8 +138,10 @@ fn aapl_has_the_known_best_prices_at_the_known_times() {
         }
         let (bids, asks) = &builder.sink().books[&InstrumentId(0)];
         let best = |level: &Level| serde_json::json!([level.price / SCALE, level.quantity]);
-        assert_eq!((best(&bids[0]), best(&asks[0])), (
-            point["best_bid"].clone(), point["best_ask"].clone()));
+        assert_eq!(
+            (best(&bids[0]), best(&asks[0])),
+            (point["best_bid"].clone(), point["best_ask"].clone())
+        );
         checked += 1;
     }
     assert_eq!(checked, 21);
@@ -178,10 +180,8 @@ fn the_simulated_day_has_the_known_books_and_counts() {
         let id = instrument.instrument_id;
         let known = &symbols[&instrument.symbol];
         let depth = builder.depth(id);
-        assert_eq!(
-            serde_json::json!([depth.bid_levels, depth.ask_levels]), known["final_levels"]);
-        assert_eq!(
-            serde_json::json!([depth.bid_orders, depth.ask_orders]), known["final_orders"]);
+        assert_eq!(serde_json::json!([depth.bid_levels, depth.ask_levels]), known["final_levels"]);
+        assert_eq!(serde_json::json!([depth.bid_orders, depth.ask_orders]), known["final_orders"]);
         let (bids, asks) = &builder.sink().books[&id];
         assert_eq!(levels_json(bids), known["final_top10"]["bids"], "{}", instrument.symbol);
         assert_eq!(levels_json(asks), known["final_top10"]["asks"], "{}", instrument.symbol);

@@ -1,5 +1,7 @@
 //! ITCH messages by hand, and a sink that remembers.
 
+#![expect(clippy::too_many_arguments, reason = "a message has the fields it has")]
+
 use std::path::PathBuf;
 
 use tapecast_publisher::book::{SnapshotDraft, SnapshotSink};
@@ -112,7 +114,14 @@ impl Tape {
     }
 
     /// `cents` is the price in 1/100.
-    pub(crate) fn add(&mut self, id: u64, side: u8, shares: u32, symbol: &str, cents: u32) -> &mut Self {
+    pub(crate) fn add(
+        &mut self,
+        id: u64,
+        side: u8,
+        shares: u32,
+        symbol: &str,
+        cents: u32,
+    ) -> &mut Self {
         let rest = add_fields(id, side, shares, symbol, cents);
         self.raw(b'A', &rest)
     }
@@ -137,7 +146,13 @@ impl Tape {
         self.raw(b'E', &rest)
     }
 
-    pub(crate) fn execute_at(&mut self, id: u64, shares: u32, printable: u8, cents: u32) -> &mut Self {
+    pub(crate) fn execute_at(
+        &mut self,
+        id: u64,
+        shares: u32,
+        printable: u8,
+        cents: u32,
+    ) -> &mut Self {
         let mut rest = id.to_be_bytes().to_vec();
         rest.extend(shares.to_be_bytes());
         rest.extend(7_u64.to_be_bytes());

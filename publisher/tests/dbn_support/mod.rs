@@ -156,15 +156,8 @@ pub(crate) const TOB: u8 = dbn::flags::TOB;
 pub(crate) const MAYBE_BAD_BOOK: u8 = dbn::flags::MAYBE_BAD_BOOK;
 pub(crate) const BAD_TS_RECV: u8 = dbn::flags::BAD_TS_RECV;
 
-/// An order record of instrument 7 at the start of day one.
-pub(crate) fn mbo(
-    action: char,
-    side: char,
-    order_id: u64,
-    price: i64,
-    size: u32,
-    flags: u8,
-) -> MboMsg {
+/// An order record of instrument 7 at the start of day one; `what` is its action and its side.
+pub(crate) fn mbo(what: &str, order_id: u64, price: i64, size: u32, flags: u8) -> MboMsg {
     MboMsg {
         hd: RecordHeader::new::<MboMsg>(dbn::rtype::MBO, 1, 7, DAY_ONE + 5),
         order_id,
@@ -172,8 +165,8 @@ pub(crate) fn mbo(
         size,
         flags: FlagSet::new(flags),
         channel_id: 0,
-        action: action as u8 as std::ffi::c_char,
-        side: side as u8 as std::ffi::c_char,
+        action: what.as_bytes()[0] as std::ffi::c_char,
+        side: what.as_bytes()[1] as std::ffi::c_char,
         ts_recv: DAY_ONE + 10,
         ts_in_delta: 0,
         sequence: 42,

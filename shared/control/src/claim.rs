@@ -113,7 +113,7 @@ impl Claim {
         }
         if self.is_stale()? {
             unlink(&self.path).map_err(|errno| self.failed("remove the stale socket", errno))?;
-            tracing::info!(path = %self.path.display(), "took over a socket that nobody listens on");
+            tracing::info!(path = %self.path.display(), "took over a stale socket");
         }
         Ok(())
     }

@@ -293,7 +293,7 @@ impl CreditWindow {
         self.gathered = if placement.opens { 1 } else { self.gathered + 1 };
     }
 
-    /// Takes one place in the send queue for a write beside the ring. Returns whether there was one.
+    /// Takes a place in the send queue for a write beside the ring. Returns whether there was one.
     pub const fn take_send(&mut self) -> bool {
         if self.outstanding == self.size.send_depth {
             return false;

@@ -9,12 +9,12 @@ const NEWEST: u32 = u32::MAX - 1;
 
 /// A first-in first-out queue of instruments that holds each of them at most once.
 ///
-/// Marking a member again leaves it where it is, so an instrument waits as long as its oldest unsent
-/// snapshot. Every operation is O(1), except [`DirtyQueue::clear`]; memory is four bytes for each
+/// Marking a member again leaves it where it is: an instrument has waited as long as its oldest
+/// unsent snapshot. Every operation is O(1), except [`DirtyQueue::clear`]; memory is four bytes for each
 /// instrument, allocated once.
 ///
 /// # Invariants
-/// `links[i]` is [`ABSENT`] for a non-member and otherwise names the member behind it; following the
+/// `links[i]` is `ABSENT` for a non-member and otherwise names the member behind it; following the
 /// links from `oldest` visits each of the `len` members once and ends at `newest`.
 #[derive(Clone, Debug)]
 pub struct DirtyQueue {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! # Invariants
-//! - A lossless session never misses a snapshot: `publish` refuses first, and then nothing happened.
+//! - A lossless session never misses a snapshot: `publish` refuses, and then nothing has happened.
 //! - For each session and instrument: published = sent + conflated + pending.
 //! - An instrument's directory entry goes out before its first snapshot, and the initial image
 //!   before anything published after the attach: the first `initial_images` snapshots of a session

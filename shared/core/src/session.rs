@@ -1,5 +1,5 @@
-//! One session on a fabric that has a ring for each session: what its subscriber has been sent, what
-//! it still has to be told, and the credit that it gave.
+//! One session on a fabric that has a ring for each session: what its subscriber has been sent,
+//! what it still has to be told, and the credit that it gave.
 //!
 //! A session's *backlog* is everything that waits for credit, in this order:
 //!

@@ -1,9 +1,9 @@
 //! Which work requests ask for a completion.
 //!
 //! A send queue frees places only when a completion is polled, and a completion frees every place
-//! up to its own. So most work requests need none, but each burst must end with one: unsignaled work
-//! requests at the end of a queue that then falls silent would never be retired, and a queue full of
-//! them can never move again.
+//! up to its own. So most work requests need none, but each burst must end with one: unsignaled
+//! work requests at the end of a queue that then falls silent would never be retired, and a queue
+//! full of them can never move again.
 
 /// Decides, work request by work request, which of them are signaled.
 ///

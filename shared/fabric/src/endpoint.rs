@@ -60,6 +60,9 @@ pub trait Endpoint {
 
     /// Waits until a poll would find something, or for `timeout`. Returns whether it would.
     ///
+    /// It also returns when something else has been announced since the last wait, above all that
+    /// the channel is closed: look at [`Endpoint::state`] after each wait.
+    ///
     /// # Errors
     /// [`WaitError`] when the system refuses to wait.
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError>;

@@ -1,6 +1,7 @@
 //! The publisher's end of a fabric.
 
 use tapecast_wire::attach::{Farewell, Policy};
+use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentEntry, Nanos, Position, Sequence, SessionId};
 
 use crate::pool::Shared;
@@ -32,11 +33,14 @@ pub trait Fabric {
     /// [`DirectoryFull`] when the id has no place.
     fn upsert_instrument(&mut self, entry: &InstrumentEntry) -> Result<(), DirectoryFull>;
 
-    /// Stages one snapshot for every session.
+    /// Stages one snapshot for every session. Its instrument is in the directory, and it is one
+    /// encoded record that is not larger than configured: anything else is the caller's bug, for
+    /// which a fabric may panic.
     ///
     /// # Errors
     /// [`Full`] hands the snapshot back when a lossless session has no room for it. Nothing has
-    /// happened: flush, turn, and try again.
+    /// happened: flush, turn, and try again soon. Do not park meanwhile: nobody rings when the
+    /// subscriber has made room.
     fn publish(&mut self, snapshot: Shared) -> Result<(), Full>;
 
     /// Ends a batch: what was published becomes visible to the subscribers.
@@ -58,7 +62,7 @@ pub trait Fabric {
 #[non_exhaustive]
 pub enum AttachError<S> {
     /// All places are taken.
-    #[error("all {max} sessions are taken: detach a subscriber first", max = tapecast_wire::limits::MAX_SUBSCRIBERS)]
+    #[error("all {MAX_SUBSCRIBERS} sessions are taken: detach a subscriber first")]
     Full(S),
     /// The session is lossless and the publisher's configuration does not allow that.
     #[error("lossless sessions are not allowed: allow them in the publisher's configuration")]

@@ -11,8 +11,8 @@ use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitErro
 /// One session's receiving end: finds records, decides which to deliver, and keeps the books.
 #[derive(Debug)]
 pub struct Receiver<E> {
-    endpoint: E,
-    account: Account,
+    pub(crate) endpoint: E,
+    pub(crate) account: Account,
 }
 
 impl<E: Endpoint> Receiver<E> {
@@ -54,7 +54,8 @@ impl<E: Endpoint> Receiver<E> {
         polled
     }
 
-    /// Waits until a poll would find something, or for `timeout`. Returns whether it would.
+    /// Waits until a poll would find something, or for `timeout`. Returns whether it would. It may
+    /// return earlier, above all when the channel is closed: look at [`Receiver::state`] after it.
     ///
     /// # Errors
     /// [`WaitError`] when the system refuses to wait.

@@ -120,7 +120,7 @@ const fn check_size(have: usize) -> Result<(), CellError> {
     if have == CELL_WORDS { Ok(()) } else { Err(CellError::Size { have }) }
 }
 
-/// The publisher's end of a cell. It reads only.
+/// The publisher's end of a cell. It only reads, once the cell is made.
 #[derive(Debug)]
 pub struct CellReader {
     words: Words,
@@ -130,8 +130,9 @@ pub struct CellReader {
 }
 
 impl CellReader {
-    /// Writes the identity into a zeroed page, before it is handed over, with everything up to
-    /// `consumed` counted as consumed.
+    /// Writes the identity into a zeroed page, before the subscriber uses it. The session starts at
+    /// `consumed`: everything before counts as consumed, and [`CellWriter::consumed`] tells the
+    /// subscriber.
     ///
     /// # Errors
     /// [`CellError::Size`].
@@ -163,6 +164,9 @@ impl CellReader {
     /// The consumed position, checked: it never goes back and is never beyond `tail`. What the
     /// subscriber read before it announced this position, it has finished reading.
     ///
+    /// `tail` must not be older than what the subscriber can have seen: call this where the tail is
+    /// committed, with the tail committed last.
+    ///
     /// # Errors
     /// [`ConsumedError`] for a position that is impossible; the last good one stays.
     #[inline]
@@ -184,11 +188,6 @@ impl CellReader {
     #[must_use]
     pub const fn consumed_before(&self) -> Position {
         self.consumed
-    }
-
-    /// Gates from `at` on, for a session that starts there.
-    pub const fn restart_consumed(&mut self, at: Position) {
-        self.consumed = at;
     }
 
     /// Channel sequence of the newest record consumed, as the subscriber says.

@@ -351,3 +351,54 @@ impl GatedRemoteReader {
         self.reader
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::words::WordsMut;
+
+    const CAPACITY: u64 = MIN_REMOTE_BYTES;
+    /// Positions that are this far apart look the same when announced.
+    const UNITS_WRAP_BYTES: u64 = TAIL_UNIT_BYTES << 32;
+
+    fn reader_at(position: u64) -> RemoteReader {
+        let data = WordsMut::heap(CAPACITY as usize / WORD_BYTES).reader();
+        RemoteReader { position, tail: position, ..RemoteReader::new(data).unwrap() }
+    }
+
+    #[test]
+    fn an_announced_tail_is_understood_where_its_32_bits_wrap() {
+        for position in [0, CAPACITY, UNITS_WRAP_BYTES - CAPACITY / 2, 3 * UNITS_WRAP_BYTES - 64] {
+            let mut reader = reader_at(position);
+            for ahead in [0, 64, CAPACITY / 2, CAPACITY] {
+                let cursor = RemoteCursor { capacity: CAPACITY, tail: position + ahead };
+                reader.announce_units(cursor.tail_units()).unwrap();
+                assert_eq!(reader.tail(), cursor.tail());
+            }
+        }
+    }
+
+    #[test]
+    fn a_tail_that_goes_back_or_more_than_a_ring_ahead_is_refused() {
+        for position in [0, 2 * CAPACITY, UNITS_WRAP_BYTES - 64] {
+            let mut reader = reader_at(position);
+            let tail = reader.tail();
+            for units in [1 + CAPACITY / TAIL_UNIT_BYTES, u64::from(u32::MAX)] {
+                let announced = position / TAIL_UNIT_BYTES + units;
+                assert!(reader.announce_units(announced as u32).is_err(), "{units} ahead");
+            }
+            assert!(reader.announce(Position(position + 8)).is_err(), "not aligned");
+            assert!(reader.announce(Position(position.wrapping_sub(64))).is_err());
+            assert_eq!(reader.tail(), tail);
+        }
+    }
+
+    #[test]
+    fn a_capacity_just_outside_the_limits_is_refused() {
+        for bytes in [0, 1, MIN_REMOTE_BYTES / 2, MIN_REMOTE_BYTES + 64, MAX_RING_BYTES * 2] {
+            assert_eq!(RemoteCursor::new(bytes).map(|_| ()), Err(RemoteShapeError { bytes }));
+        }
+        assert!(RemoteCursor::new(MIN_REMOTE_BYTES).is_ok());
+        assert!(RemoteCursor::new(MAX_RING_BYTES).is_ok());
+    }
+}

@@ -60,8 +60,9 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionArgs {
-    /// Unix socket of the publisher
-    #[arg(short, long, value_name = "PATH", env = "TAPECAST_SOCKET")]
+    /// Unix socket of the publisher [default: /run/tapecast/publisher.sock for root, else
+    /// $XDG_RUNTIME_DIR/tapecast/publisher.sock]
+    #[arg(short, long, value_name = "PATH", env = "TAPECAST_SOCKET", hide_default_value = true)]
     #[arg(default_value_os_t = tapecast_subscriber::default_socket())]
     pub socket: PathBuf,
 
@@ -116,9 +117,6 @@ pub(crate) enum WaitArg {
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    #[command(flatten)]
-    pub session: SessionArgs,
-
     /// Levels of each side to print
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=83))]
@@ -136,7 +134,7 @@ pub(crate) struct TailArgs {
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
 
-    /// End when the source has ended or the publisher closes
+    /// End when the source has ended, for every instrument received, or the publisher closes
     #[arg(long)]
     pub until_end: bool,
 
@@ -147,6 +145,9 @@ pub(crate) struct TailArgs {
     /// When to colour
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
+
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 /// When to colour.
@@ -163,9 +164,6 @@ pub(crate) enum ColorArg {
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    #[command(flatten)]
-    pub session: SessionArgs,
-
     /// Seconds between two lines; fractions are fine
     #[arg(short = 't', long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub interval: Duration,
@@ -181,18 +179,21 @@ pub(crate) struct StatsArgs {
     /// End after so many intervals
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
+
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    #[command(flatten)]
-    pub session: SessionArgs,
-
     /// Redraws per second
     #[arg(long, value_name = "HZ", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=60))]
     pub rate: u16,
+
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 impl SessionArgs {

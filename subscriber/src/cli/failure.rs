@@ -14,7 +14,9 @@ pub(crate) enum Failure {
     Wait(#[from] WaitError),
     #[error("the subscription ended: {0}")]
     Ended(EndReason),
-    #[error("{0} snapshots were lost: the account does not add up, which is a bug; please report it")]
+    #[error(
+        "{0} snapshots were lost: the account does not add up, which is a bug; please report it"
+    )]
     Lost(u64),
     #[error("cannot {action} {}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },

@@ -41,11 +41,12 @@ pub(crate) fn bytes(value: u64) -> String {
     format!("{scaled:.1} {}", UNITS[unit])
 }
 
-/// `4.2 s`, `3 min 05 s`, `2 h 07 min`.
+/// `16 ms`, `4.2 s`, `3 min 05 s`, `2 h 07 min`.
 pub(crate) fn elapsed(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
-        0..60 => format!("{:.1} s", time.as_secs_f64().min(59.9)),
+        0 => format!("{} ms", time.as_millis()),
+        1..60 => format!("{:.1} s", time.as_secs_f64().min(59.9)),
         60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         _ => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
     }
@@ -79,7 +80,13 @@ mod tests {
 
     #[test]
     fn times_use_the_units_that_matter() {
-        let cases = [(4.2, "4.2 s"), (59.99, "59.9 s"), (185.0, "3 min 05 s"), (7_620.0, "2 h 07 min")];
+        let cases = [
+            (0.016, "16 ms"),
+            (4.2, "4.2 s"),
+            (59.99, "59.9 s"),
+            (185.0, "3 min 05 s"),
+            (7_620.0, "2 h 07 min"),
+        ];
         for (seconds, text) in cases {
             assert_eq!(elapsed(Duration::from_secs_f64(seconds)), text);
         }

@@ -37,10 +37,10 @@ pub(crate) struct Interval {
 }
 
 impl Meter {
-    pub(crate) fn new(subscriber: &Subscriber) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             latency: LatencySummary::new(),
-            before: subscriber.statistics(),
+            before: Statistics::default(),
             since: Instant::now(),
         }
     }
@@ -87,8 +87,10 @@ mod tests {
 
     #[test]
     fn an_interval_is_the_difference_of_two_totals() {
-        let before = Statistics { delivered: 100, conflated: 5, feed_gaps: 1, ..Default::default() };
-        let after = Statistics { delivered: 300, conflated: 15, feed_gaps: 1, ..Default::default() };
+        let before =
+            Statistics { delivered: 100, conflated: 5, feed_gaps: 1, ..Default::default() };
+        let after =
+            Statistics { delivered: 300, conflated: 15, feed_gaps: 1, ..Default::default() };
         let latency = LatencyFigures { p50_ns: 10, p99_ns: 25, ..Default::default() };
         let interval = between(&before, &after, Duration::from_secs(2), latency);
         assert_eq!(interval.delivered_per_second, 100.0);

@@ -32,11 +32,7 @@ struct Line<'a> {
 }
 
 /// Writes `s` with at most `levels` levels a side, and a line feed.
-pub(crate) fn write_line(
-    out: &mut impl Write,
-    s: &Snapshot<'_>,
-    levels: usize,
-) -> io::Result<()> {
+pub(crate) fn write_line(out: &mut impl Write, s: &Snapshot<'_>, levels: usize) -> io::Result<()> {
     let line = Line {
         symbol: s.symbol(),
         venue: &s.instrument().venue,

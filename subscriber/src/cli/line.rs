@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tapecast_subscriber::{BookLevel, HumanNanos, Snapshot, TradingStatus};
+use tapecast_subscriber::{BookLevel, Flags, HumanNanos, Snapshot, TradingStatus};
 
 use super::paint::{Paint, Tone};
 
@@ -93,8 +93,11 @@ impl Lines {
         let status = s.trading_status();
         let calm = matches!(status, TradingStatus::Trading | TradingStatus::Unknown);
         let tone = if calm { Tone::Dim } else { Tone::Warning };
-        write!(out, "  {}", paint.tint(tone, format!("{:STATUS_COLUMNS$}", status.name())))?;
-        self.flags(out, s)?;
+        write!(out, "  {}", paint.tint(tone, status.name()))?;
+        if s.flags() != Flags::NONE {
+            write!(out, "{:1$}", "", STATUS_COLUMNS.saturating_sub(status.name().len()))?;
+            self.flags(out, s)?;
+        }
         writeln!(out)
     }
 

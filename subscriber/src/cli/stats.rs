@@ -33,7 +33,7 @@ pub(crate) fn stats(args: &StatsArgs, stop: &Stop) -> Result<(), Failure> {
     let mut subscriber = args.session.builder().connect()?;
     let interval = args.interval.max(INTERVAL_MIN);
     let mut report = Report::new(args);
-    let mut meter = Meter::new(&subscriber);
+    let mut meter = Meter::new();
     let mut due = Instant::now() + interval;
     while args.count.is_none_or(|count| report.written < count) && !stop.is_asked() {
         let polled = subscriber.poll(|snapshot| meter.on_snapshot(snapshot));
@@ -157,7 +157,15 @@ impl Report {
         order.sort_by_key(|index| std::cmp::Reverse(fresh[*index].0));
         let mut table = Table::new();
         table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(["SYMBOL", "VENUE", "SNAP/S", "CONFL/S", "DELIVERED", "CONFLATED", "LOST"]);
+        table.set_header([
+            "SYMBOL",
+            "VENUE",
+            "SNAP/S",
+            "CONFL/S",
+            "DELIVERED",
+            "CONFLATED",
+            "LOST",
+        ]);
         for index in order.iter().take(ROWS_MAX) {
             let (account, (delivered, conflated)) = (&accounts[*index], fresh[*index]);
             table.add_row([
@@ -181,9 +189,8 @@ impl Report {
             writeln!(out, " … and {hidden} more")?;
         }
         writeln!(out)?;
-        let named = |account: InstrumentAccount| {
-            ((account.symbol.clone(), account.venue.clone()), account)
-        };
+        let named =
+            |account: InstrumentAccount| ((account.symbol.clone(), account.venue.clone()), account);
         self.before = accounts.into_iter().map(named).collect();
         Ok(())
     }
@@ -200,7 +207,17 @@ impl Report {
 fn heading() -> String {
     format!(
         "{:>8}  {:>10} {:>9} {:>6} {:>5} {:>5} {:>10}  {:>8} {:>8} {:>8} {:>8} {:>8}  STATE",
-        "UTC", "SNAP/S", "CONFL/S", "LOST", "GAPS", "LAPS", "LAG", "P50", "P99", "P99.9", "MAX",
+        "UTC",
+        "SNAP/S",
+        "CONFL/S",
+        "LOST",
+        "GAPS",
+        "LAPS",
+        "LAG",
+        "P50",
+        "P99",
+        "P99.9",
+        "MAX",
         "JITTER",
     )
 }

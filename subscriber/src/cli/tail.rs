@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tapecast_subscriber::{
-    EndReason, PollError, Snapshot, StaleCause, State, Subscriber, Summary, Wakeup,
+    EndReason, Epoch, Flags, PollError, Snapshot, StaleCause, State, Subscriber, Summary, Wakeup,
 };
 
 use super::account::write_account;
@@ -84,7 +84,9 @@ fn receive<W: Write>(
         }
         let polled = subscriber.poll(|snapshot| output.snapshot(snapshot));
         match output.check() {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Ending::PipeClosed),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(Ending::PipeClosed);
+            }
             other => other?,
         }
         for event in subscriber.events() {
@@ -102,10 +104,11 @@ fn receive<W: Write>(
                 continue;
             }
         }
-        if args.until_end && subscriber.is_drained() {
-            if let Some(ending) = natural_end(subscriber) {
-                return Ok(ending);
-            }
+        if args.until_end
+            && subscriber.is_drained()
+            && let Some(ending) = natural_end(subscriber, &output.finished)
+        {
+            return Ok(ending);
         }
         if subscriber.wait(Duration::ZERO)? == Wakeup::TimedOut {
             match output.flush() {
@@ -120,12 +123,42 @@ fn receive<W: Write>(
     Ok(Ending::Count)
 }
 
-fn natural_end(subscriber: &Subscriber) -> Option<Ending> {
-    if subscriber.source_ended() {
+fn natural_end(subscriber: &Subscriber, finished: &Finished) -> Option<Ending> {
+    if subscriber.source_ended() || finished.is_all() {
         return Some(Ending::SourceEnded);
     }
     let closing = matches!(subscriber.state(), State::Stale { cause: StaleCause::Closing, .. });
     closing.then_some(Ending::PublisherClosed)
+}
+
+/// Which instruments the feed has ended. A publisher that stays after the end of its source says it
+/// for each instrument.
+#[derive(Debug, Default)]
+struct Finished {
+    epoch: Epoch,
+    /// Whether an instrument's last snapshot ended its session, by id; `None`: nothing received.
+    ended: Vec<Option<bool>>,
+    open: usize,
+}
+
+impl Finished {
+    fn on_snapshot(&mut self, snapshot: &Snapshot<'_>) {
+        if snapshot.epoch() != self.epoch {
+            *self = Self { epoch: snapshot.epoch(), ..Self::default() };
+        }
+        let index = snapshot.instrument_id().index();
+        if index >= self.ended.len() {
+            self.ended.resize(index + 1, None);
+        }
+        let ended = snapshot.flags().contains(Flags::END_OF_SESSION);
+        let before = self.ended[index].replace(ended);
+        self.open -= usize::from(before == Some(false));
+        self.open += usize::from(!ended);
+    }
+
+    fn is_all(&self) -> bool {
+        !self.ended.is_empty() && self.open == 0
+    }
 }
 
 fn ending_of(reason: EndReason) -> Ending {
@@ -175,6 +208,7 @@ struct Output<W> {
     form: Form,
     levels: usize,
     out: W,
+    finished: Finished,
     failed: Option<io::Error>,
 }
 
@@ -196,10 +230,11 @@ impl<W: Write> Output<W> {
             let heading_every = if stdout.is_terminal() { screen_lines() } else { 0 };
             Form::Lines(Lines::new(Paint::choose(args.color, &stdout), levels, heading_every))
         };
-        Self { form, levels, out, failed: None }
+        Self { form, levels, out, finished: Finished::default(), failed: None }
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot<'_>) {
+        self.finished.on_snapshot(snapshot);
         if self.failed.is_some() {
             return;
         }

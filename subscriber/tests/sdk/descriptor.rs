@@ -14,8 +14,8 @@ const PRICE: i64 = 100 * CENT;
 fn is_readable(subscriber: &Subscriber, timeout: Duration) -> bool {
     let descriptor = subscriber.as_fd().expect("a descriptor");
     let mut awaited = [PollFd::new(&descriptor, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).unwrap();
-    poll(&mut awaited, Some(&timeout)).unwrap() == 1
+    let timeout = Timespec::try_from(timeout).expect("a timeout");
+    poll(&mut awaited, Some(&timeout)).expect("a poll") == 1
 }
 
 /// Does what an event loop does: polls only when the descriptor is readable.
@@ -23,7 +23,7 @@ fn loop_until(subscriber: &mut Subscriber, mut done: impl FnMut(&mut Subscriber,
     let mut delivered = 0;
     while !done(subscriber, delivered) {
         if is_readable(subscriber, Duration::from_secs(60)) {
-            delivered += subscriber.poll(|_| {}).unwrap();
+            delivered += subscriber.poll(|_| {}).expect("a subscription that goes on");
         }
     }
 }
@@ -42,8 +42,7 @@ fn it_is_readable_exactly_while_a_poll_would_find_something() {
     let (_folder, socket) = place();
     let stage = Stage::open(&socket, Setup::default(), &["AAPL"]);
     stage.publish(0, PRICE);
-    let mut subscriber =
-        builder(&socket).wait(WaitStrategy::Fd).poll_limit(4).connect().unwrap();
+    let mut subscriber = builder(&socket).wait(WaitStrategy::Fd).poll_limit(4).connect().unwrap();
     // The initial image is there from the start.
     loop_until(&mut subscriber, |_, delivered| delivered == 1);
     while is_readable(&subscriber, Duration::ZERO) {

@@ -20,12 +20,12 @@ use tapecast_wire::{
 use tokio::sync::watch;
 
 /// What the tests say of a book: best bid in 1e-9; the ask is one cent above.
-pub const CENT: i64 = 10_000_000;
+pub(crate) const CENT: i64 = 10_000_000;
 /// Venue time of the first snapshot: 2024-03-01 14:30:00 UTC.
-pub const OPEN_NS: u64 = 1_709_303_400_000_000_000;
+pub(crate) const OPEN_NS: u64 = 1_709_303_400_000_000_000;
 
 /// A publisher. Dropping it is a crash: no farewell.
-pub struct Stage {
+pub(crate) struct Stage {
     sender: Sender<Command>,
     ringer: Ringer,
     names: Names,
@@ -50,6 +50,7 @@ enum Command {
     Detach(SessionId),
     Instrument(Instrument, Sender<()>),
     Publish(Vec<Book>, Sender<()>),
+    Attended(Sender<bool>),
     /// Sleeps until the channel is dropped: no heartbeat, like a stopped process.
     Freeze(Receiver<()>),
     Close(Farewell, Sender<()>),
@@ -57,25 +58,25 @@ enum Command {
 
 /// One snapshot to publish.
 #[derive(Clone, Debug)]
-pub struct Book {
-    pub id: u32,
-    pub bid: i64,
-    pub flags: Flags,
-    pub status: TradingStatus,
+pub(crate) struct Book {
+    pub(crate) id: u32,
+    pub(crate) bid: i64,
+    pub(crate) flags: Flags,
+    pub(crate) status: TradingStatus,
 }
 
 impl Book {
-    pub fn of(id: u32, bid: i64) -> Self {
+    pub(crate) fn of(id: u32, bid: i64) -> Self {
         Self { id, bid, flags: Flags::NONE, status: TradingStatus::Trading }
     }
 }
 
 /// How a stage differs from the usual one.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
-    pub epoch: u64,
-    pub ring_bytes: u64,
-    pub lossless: bool,
+pub(crate) struct Setup {
+    pub(crate) epoch: u64,
+    pub(crate) ring_bytes: u64,
+    pub(crate) lossless: bool,
 }
 
 impl Default for Setup {
@@ -86,7 +87,17 @@ impl Default for Setup {
 
 impl Stage {
     /// A publisher of `symbols` on `socket`.
-    pub fn open(socket: &Path, setup: Setup, symbols: &[&str]) -> Self {
+    pub(crate) fn open(socket: &Path, setup: Setup, symbols: &[&str]) -> Self {
+        Self::open_after(socket, setup, symbols, Vec::new())
+    }
+
+    /// The same, which nobody can attach to before `books` are published.
+    pub(crate) fn open_after(
+        socket: &Path,
+        setup: Setup,
+        symbols: &[&str],
+        books: Vec<Book>,
+    ) -> Self {
         let parker = Parker::new();
         let ringer = parker.ringer();
         let config = ShmConfig {
@@ -103,61 +114,72 @@ impl Stage {
             Sending { fabric, parker, waker: waker_ringer, pool: pool(), epoch: setup.epoch }
                 .run(&commands);
         });
-        let names = Names::default();
         let (farewell, partings) = watch::channel(Parting::None);
-        let conductor = Conductor {
-            host: shm.host,
-            epoch: setup.epoch,
-            names: Arc::clone(&names),
-            sender: sender.clone(),
-            ringer: ringer.clone(),
-            partings,
-        };
-        let (socket, (ready, opened)) = (socket.to_owned(), mpsc::channel());
-        let conductor = thread::spawn(move || conductor.run(socket, &ready));
-        opened.recv().expect("a listener");
-        let stage = Self {
+        let mut stage = Self {
             sender,
             ringer,
-            names,
+            names: Names::default(),
             farewell,
-            conductor: Some(conductor),
+            conductor: None,
             sending: Some(sending),
             waker: Some(waker),
         };
         for symbol in symbols {
             stage.list(symbol);
         }
+        stage.publish_all(books);
+        stage.listen(socket, shm.host, setup.epoch, partings);
         stage
     }
 
+    fn listen(
+        &mut self,
+        socket: &Path,
+        host: ShmHost,
+        epoch: u64,
+        partings: watch::Receiver<Parting>,
+    ) {
+        let names = Arc::clone(&self.names);
+        let (sender, ringer) = (self.sender.clone(), self.ringer.clone());
+        let conductor = Conductor { host, epoch, names, sender, ringer, partings };
+        let (socket, (ready, opened)) = (socket.to_owned(), mpsc::channel());
+        self.conductor = Some(thread::spawn(move || conductor.run(socket, &ready)));
+        opened.recv().expect("a listener");
+    }
+
     /// Adds an instrument with two decimals of quantity scale and a tick of one cent.
-    pub fn list(&self, symbol: &str) -> u32 {
+    pub(crate) fn list(&self, symbol: &str) -> u32 {
         let id = {
-            let mut names = self.names.lock().unwrap();
+            let mut names = self.names.lock().expect("names");
             names.push(symbol.to_owned());
             names.len() as u32 - 1
         };
-        let instrument = Instrument {
-            tick_size: CENT,
-            ..Instrument::new(InstrumentId(id), symbol, "XTST")
-        };
+        let instrument =
+            Instrument { tick_size: CENT, ..Instrument::new(InstrumentId(id), symbol, "XTST") };
         self.order(|done| Command::Instrument(instrument, done));
         id
     }
 
     /// Publishes one change of one book.
-    pub fn publish(&self, id: u32, bid: i64) {
+    pub(crate) fn publish(&self, id: u32, bid: i64) {
         self.publish_all(vec![Book::of(id, bid)]);
     }
 
     /// Publishes books in one batch and returns when all of it is in the ring.
-    pub fn publish_all(&self, books: Vec<Book>) {
+    pub(crate) fn publish_all(&self, books: Vec<Book>) {
         self.order(|done| Command::Publish(books, done));
     }
 
+    /// Whether a session is attached.
+    pub(crate) fn is_attended(&self) -> bool {
+        let (reply, answer) = mpsc::channel();
+        self.sender.send(Command::Attended(reply)).expect("a sender");
+        self.ringer.ring();
+        answer.recv().expect("a sender that answers")
+    }
+
     /// Shows no sign of life until the returned guard is dropped.
-    pub fn freeze(&self) -> Sender<()> {
+    pub(crate) fn freeze(&self) -> Sender<()> {
         let (guard, frozen) = mpsc::channel();
         self.sender.send(Command::Freeze(frozen)).expect("a sender");
         self.ringer.ring();
@@ -165,14 +187,14 @@ impl Stage {
     }
 
     /// Ends in good order.
-    pub fn close(mut self, farewell: Farewell, why: &str) {
+    pub(crate) fn close(mut self, farewell: Farewell, why: &str) {
         self.order(|done| Command::Close(farewell, done));
         self.farewell.send_replace(Parting::Farewell(farewell, why.to_owned()));
         self.end();
     }
 
     /// Ends every session of a publisher that goes on.
-    pub fn evict(&self, why: &str) {
+    pub(crate) fn evict(&self, why: &str) {
         self.farewell.send_replace(Parting::Farewell(Farewell::Evicted, why.to_owned()));
     }
 
@@ -186,7 +208,7 @@ impl Stage {
     fn end(&mut self) {
         let Some(conductor) = self.conductor.take() else { return };
         self.farewell.send_if_modified(|parting| {
-            let silent = *parting == Parting::None;
+            let silent = *parting == Parting::None || is_eviction(parting);
             if silent {
                 *parting = Parting::Crash;
             }
@@ -263,6 +285,9 @@ impl Sending {
                 self.fabric.upsert_instrument(&instrument.to_wire()).expect("room");
                 done.send(()).ok();
             }
+            Command::Attended(reply) => {
+                reply.send(self.fabric.session_stats(SessionId(0)).is_some()).ok();
+            }
             Command::Freeze(frozen) => drop(frozen.recv()),
             Command::Close(farewell, done) => {
                 self.fabric.close(unix_now(), farewell);
@@ -321,7 +346,8 @@ struct Conductor {
 
 impl Conductor {
     fn run(self, socket: PathBuf, ready: &Sender<()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
         runtime.block_on(async move {
             let options = ListenerOptions::new(socket, Access::own());
             let mut listener = Listener::bind(options).expect("a socket");
@@ -349,9 +375,10 @@ impl Conductor {
     }
 
     async fn admit(&self, pending: Pending) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let before = self.partings.borrow().clone();
         let mut instruments = Vec::new();
         for symbol in pending.request().symbols.clone() {
-            let known = self.names.lock().unwrap().iter().position(|name| *name == symbol);
+            let known = self.names.lock().expect("names").iter().position(|name| *name == symbol);
             match known {
                 Some(index) => instruments.push(InstrumentId(index as u32)),
                 None if pending.request().allow_unknown => {}
@@ -362,14 +389,18 @@ impl Conductor {
                 }
             }
         }
-        let (session, descriptors) = self.host.prepare(pending.request().policy).unwrap();
+        let (session, descriptors) =
+            self.host.prepare(pending.request().policy).expect("a session");
         let (reply, attached) = tokio::sync::oneshot::channel();
         self.command(Command::Attach(session, reply));
         let session_id = attached.await.ok()?;
         let accepted = Accepted { session_id, epoch: Epoch(self.epoch), instruments };
         let mut lifeline = pending.accept(&accepted, &descriptors.as_fds()).await.ok()?;
+        // An eviction that came before this session does not concern it; anything else does.
         let (mut partings, sender) = (self.partings.clone(), self.sender.clone());
-        partings.mark_unchanged();
+        if is_eviction(&before) {
+            partings.mark_unchanged();
+        }
         Some(async move {
             tokio::select! {
                 _ = lifeline.closed() => {}

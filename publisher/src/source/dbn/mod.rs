@@ -39,6 +39,10 @@ use counts::Counts;
 use records::RecordReader;
 use translate::{BookKind, Step, Translator};
 
+/// Records read in one call of [`Source::advance`] at most. Within a snapshot or a filtered stretch no
+/// event may end for millions of records, and the caller must stay responsive.
+const RECORDS_PER_ADVANCE_MAX: usize = 1 << 16;
+
 /// How to read a DBN input.
 #[derive(Clone, Debug, Default)]
 pub struct DbnOptions {
@@ -162,13 +166,10 @@ impl<R: Read + Seek + Send> Source for DbnSource<R> {
             return Ok(Progress::End);
         }
         self.translator.announce_restart(sink);
-        loop {
+        for _ in 0..RECORDS_PER_ADVANCE_MAX {
             match self.step(sink) {
                 Ok(Some(Step::Within)) => {}
-                Ok(Some(Step::EventEnd)) => {
-                    let feed_time_ns = self.translator.feed_time_ns();
-                    return Ok(Progress::Event { feed_time_ns });
-                }
+                Ok(Some(Step::EventEnd)) => break,
                 Ok(Some(Step::DirectoryFull)) => {
                     let limit = tapecast_wire::limits::MAX_INSTRUMENTS;
                     let path = self.name.to_string();
@@ -178,6 +179,7 @@ impl<R: Read + Seek + Send> Source for DbnSource<R> {
                 Err(error) => return self.stop(error),
             }
         }
+        Ok(Progress::Event { feed_time_ns: self.translator.feed_time_ns() })
     }
 
     fn stats(&self) -> SourceStats {

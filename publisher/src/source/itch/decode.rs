@@ -1,20 +1,13 @@
 //! Messages into events, one at a time.
 
-use std::collections::{HashMap, HashSet};
-
 use tapecast_wire::{Flags, Instrument, InstrumentId, TradingStatus};
 
+use super::directory::{Directory, Listed};
 use super::message::{
     HEADER_BYTES, MessageError, Stock, body, known_bytes, locate, price_at, short, stock_at,
     timestamp, u32_at, u64_at,
 };
 use crate::source::{EventSink, FeedStamp, MarketEvent, Side, SourceStats};
-
-/// Venue code of Nasdaq (ISO 10383).
-const VENUE: &str = "XNAS";
-
-/// Locate codes are 16 bits wide, so no day has more instruments.
-const INSTRUMENTS_MAX: usize = 1 << 16;
 
 /// When a venue event is over. ITCH has no marker for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,17 +18,6 @@ pub enum EventEnd {
     /// After every message.
     Message,
 }
-
-/// What a locate code stands for today.
-#[derive(Clone, Copy, Debug)]
-struct Listing {
-    /// The symbol; zeros when the code is not listed.
-    stock: Stock,
-    /// `None` for a symbol that nobody asked for.
-    instrument: Option<InstrumentId>,
-}
-
-const UNLISTED: Listing = Listing { stock: [0; 8], instrument: None };
 
 /// Whether an instrument trades: by rule, and by Nasdaq's own operation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,25 +32,29 @@ impl TradingState {
     }
 }
 
+/// How far the day has come. Each step is taken once, however often the feed says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Closed,
+    Ended,
+}
+
 /// Decodes ITCH 5.0 messages into events: no framing, no input, no book.
 ///
 /// Instrument ids are dense in order of first mention and stay with their symbol for the decoder's
 /// life; locate codes mean something only within one session (one feed and day).
 ///
 /// - Unknown types are counted and skipped; of messages longer than known, the known part is read.
-/// - A message about a locate code that nothing has listed yet is counted ([`Self::unlisted`]);
-///   messages that carry their symbol list it by themselves, so a recording may start mid-day.
+/// - A message about a locate code that nothing has listed yet is counted ([`Self::unlisted`]).
+///   Messages that carry their symbol list it by themselves, so a recording may start mid-day; the
+///   orders from before are missing then, so the book has a gap ([`MarketEvent::Gap`]).
 /// - A side that is neither `B` nor `S` means that an order is lost to us: [`MarketEvent::Gap`].
 #[derive(Debug)]
 pub struct ItchDecoder {
     midnight_unix_ns: u64,
     event_end: EventEnd,
-    /// Symbols that were asked for; `None` for all.
-    wanted: Option<HashSet<Stock>>,
-    /// By locate code.
-    listings: Vec<Listing>,
-    by_symbol: HashMap<Stock, InstrumentId>,
-    instruments: Vec<Instrument>,
+    directory: Directory,
     /// By instrument.
     states: Vec<TradingState>,
     stamp: FeedStamp,
@@ -78,6 +64,7 @@ pub struct ItchDecoder {
     pending: bool,
     /// Events were handed on in this session.
     spoke: bool,
+    phase: Phase,
     /// Books of the session before are to be cleared first.
     restart: bool,
     counts: Box<[u64; 256]>,
@@ -86,23 +73,20 @@ pub struct ItchDecoder {
 }
 
 impl ItchDecoder {
-    /// A decoder for one feed. Timestamps count from `midnight_unix_ns` (Unix nanoseconds; 0 when the
-    /// date is not known: times are then those of 1 January 1970, UTC). Only these `symbols` get
-    /// instruments; all do when the list is empty.
+    /// A decoder for one feed. Timestamps count from `midnight_unix_ns` (Unix nanoseconds; 0 when
+    /// the date is not known: times are then those of 1 January 1970, UTC). Only these `symbols`
+    /// get instruments; all do when the list is empty.
     pub fn new(midnight_unix_ns: u64, event_end: EventEnd, symbols: &[String]) -> Self {
-        let wanted = symbols.iter().filter_map(|symbol| padded(symbol)).collect();
         Self {
             midnight_unix_ns,
             event_end,
-            wanted: (!symbols.is_empty()).then_some(wanted),
-            listings: Vec::new(),
-            by_symbol: HashMap::new(),
-            instruments: Vec::new(),
+            directory: Directory::new(symbols),
             states: Vec::new(),
             stamp: FeedStamp::default(),
             timestamp: 0,
             pending: false,
             spoke: false,
+            phase: Phase::Running,
             restart: false,
             counts: Box::new([0; 256]),
             unknown: 0,
@@ -112,7 +96,7 @@ impl ItchDecoder {
 
     /// Instruments listed so far, by id.
     pub fn instruments(&self) -> &[Instrument] {
-        &self.instruments
+        self.directory.instruments()
     }
 
     /// When a venue event is over.
@@ -151,12 +135,13 @@ impl ItchDecoder {
     /// cleared with the next message. Instruments keep their ids.
     pub fn begin_session(&mut self, midnight_unix_ns: u64) {
         self.midnight_unix_ns = midnight_unix_ns;
-        self.listings.clear();
+        self.directory.forget_locates();
         self.stamp = FeedStamp::default();
         self.timestamp = 0;
         self.pending = false;
         self.restart |= self.spoke;
         self.spoke = false;
+        self.phase = Phase::Running;
         self.counts.fill(0);
         (self.unknown, self.unlisted) = (0, 0);
     }
@@ -178,13 +163,25 @@ impl ItchDecoder {
             && message.first_chunk::<HEADER_BYTES>().map(timestamp) != Some(self.timestamp)
     }
 
-    /// Decodes one message, without its length prefix. Calls [`EventSink::on_event_end`] before it or
-    /// after it as [`EventEnd`] says; the caller ends the last event ([`Self::end_event`]).
+    /// Decodes one message, without its length prefix. Calls [`EventSink::on_event_end`] before it
+    /// or after it as [`EventEnd`] says; the caller ends the last event ([`Self::end_event`]).
     ///
     /// # Errors
     /// When the message is shorter than its type. Nothing of it has been applied or counted.
-    #[inline]
     pub fn decode<S: EventSink>(
+        &mut self,
+        message: &[u8],
+        sink: &mut S,
+    ) -> Result<(), MessageError> {
+        if self.ends_event(message) {
+            self.end_event(sink);
+        }
+        self.decode_on(message, sink)
+    }
+
+    /// As [`Self::decode`], for a message that is known not to end an event by coming.
+    #[inline]
+    pub(super) fn decode_on<S: EventSink>(
         &mut self,
         message: &[u8],
         sink: &mut S,
@@ -197,11 +194,7 @@ impl ItchDecoder {
         if message.len() < need {
             return Err(short(message, need));
         }
-        let header = body::<HEADER_BYTES>(message)?;
-        if self.ends_event(message) {
-            self.end_event(sink);
-        }
-        self.timestamp = timestamp(header);
+        self.timestamp = timestamp(body::<HEADER_BYTES>(message)?);
         let now = self.time_unix_ns();
         let feed_sequence = self.stamp.feed_sequence + 1;
         self.stamp = FeedStamp { feed_sequence, ts_event: now, ts_recv: now, flags: Flags::NONE };
@@ -267,10 +260,10 @@ impl ItchDecoder {
     /// Hands on an event of the instrument that the locate code stands for.
     #[inline]
     fn emit_at<S: EventSink>(&mut self, locate: u16, event: MarketEvent<'_>, sink: &mut S) {
-        match self.listings.get(usize::from(locate)) {
-            Some(Listing { instrument: Some(id), .. }) => self.emit(*id, event, sink),
-            Some(listing) if listing.stock != UNLISTED.stock => {}
-            _ => self.unlisted += 1,
+        match self.directory.at(locate) {
+            Listed::Instrument(id) => self.emit(id, event, sink),
+            Listed::Unwanted => {}
+            Listed::No => self.unlisted += 1,
         }
     }
 
@@ -290,13 +283,26 @@ impl ItchDecoder {
     #[inline]
     fn instrument_of<S: EventSink>(
         &mut self,
-        (locate, stock): (u16, Stock),
+        listed: (u16, Stock),
         sink: &mut S,
     ) -> Option<InstrumentId> {
-        match self.listings.get(usize::from(locate)) {
-            Some(listing) if listing.stock == stock => listing.instrument,
-            _ => self.list(locate, stock, None, sink),
+        match self.directory.at_with(listed.0, listed.1) {
+            Listed::Instrument(id) => Some(id),
+            Listed::Unwanted => None,
+            Listed::No => self.list_late(listed, sink),
         }
+    }
+
+    /// A symbol that no directory message has announced: the start of its day is missing.
+    #[cold]
+    fn list_late<S: EventSink>(
+        &mut self,
+        listed: (u16, Stock),
+        sink: &mut S,
+    ) -> Option<InstrumentId> {
+        let id = self.directory.list(listed, None, sink)?;
+        self.emit(id, MarketEvent::Gap, sink);
+        Some(id)
     }
 
     fn add<S: EventSink>(&mut self, message: &[u8; 36], sink: &mut S) {
@@ -304,7 +310,7 @@ impl ItchDecoder {
             b'B' => Side::Bid,
             b'S' => Side::Ask,
             _ => {
-                self.unlisted_side(message, sink);
+                self.lose_order(message, sink);
                 return;
             }
         };
@@ -318,7 +324,7 @@ impl ItchDecoder {
     }
 
     #[cold]
-    fn unlisted_side<S: EventSink>(&mut self, message: &[u8; 36], sink: &mut S) {
+    fn lose_order<S: EventSink>(&mut self, message: &[u8; 36], sink: &mut S) {
         let listed = (locate(message), stock_at::<24, 36>(message));
         self.emit_for(listed, MarketEvent::Gap, sink);
     }
@@ -386,7 +392,8 @@ impl ItchDecoder {
 
     fn list_directory<S: EventSink>(&mut self, message: &[u8; 39], sink: &mut S) {
         let lot_size = u32_at::<21, 39>(message);
-        self.list(locate(message), stock_at::<11, 39>(message), Some(lot_size), sink);
+        let listed = (locate(message), stock_at::<11, 39>(message));
+        self.directory.list(listed, Some(lot_size), sink);
     }
 
     fn trading_action<S: EventSink>(&mut self, message: &[u8; 25], sink: &mut S) {
@@ -417,30 +424,42 @@ impl ItchDecoder {
         sink: &mut S,
     ) {
         if let Some(id) = self.instrument_of(listed, sink) {
-            let state = &mut self.states[id.index()];
+            let state = self.state_mut(id);
             change(state);
             let status = state.status();
             self.emit(id, MarketEvent::Status(status), sink);
         }
     }
 
+    fn state_mut(&mut self, id: InstrumentId) -> &mut TradingState {
+        if self.states.len() <= id.index() {
+            self.states.resize(id.index() + 1, TradingState::default());
+        }
+        &mut self.states[id.index()]
+    }
+
     fn system_event<S: EventSink>(&mut self, message: &[u8; 12], sink: &mut S) {
         match message[11] {
             // Start of messages: a second one starts another day in the same input.
             b'O' if self.spoke => {
-                self.listings.clear();
+                self.directory.forget_locates();
                 self.clear_books(sink);
             }
             // End of system hours: orders are no longer accepted, deletions may follow.
-            b'E' => {
-                for index in 0..self.instruments.len() {
-                    self.states[index].regulatory = TradingStatus::Closed;
-                    let status = self.states[index].status();
-                    self.emit(InstrumentId(index as u32), MarketEvent::Status(status), sink);
+            b'E' if self.phase == Phase::Running => {
+                self.phase = Phase::Closed;
+                for id in self.directory.ids() {
+                    let state = self.state_mut(id);
+                    state.regulatory = TradingStatus::Closed;
+                    let status = state.status();
+                    self.emit(id, MarketEvent::Status(status), sink);
                 }
             }
             // End of messages.
-            b'C' => self.emit_to_all(MarketEvent::EndOfSession, sink),
+            b'C' if self.phase != Phase::Ended => {
+                self.phase = Phase::Ended;
+                self.emit_to_all(MarketEvent::EndOfSession, sink);
+            }
             _ => {}
         }
     }
@@ -452,73 +471,15 @@ impl ItchDecoder {
         self.states.fill(TradingState::default());
         self.emit_to_all(MarketEvent::Status(TradingStatus::Unknown), sink);
         self.emit_to_all(MarketEvent::Clear, sink);
+        self.phase = Phase::Running;
+        self.spoke = false;
     }
 
     fn emit_to_all<S: EventSink>(&mut self, event: MarketEvent<'_>, sink: &mut S) {
-        for index in 0..self.instruments.len() {
-            self.emit(InstrumentId(index as u32), event, sink);
+        for id in self.directory.ids() {
+            self.emit(id, event, sink);
         }
     }
-
-    /// Lists a symbol under a locate code; gives it an instrument if it is wanted.
-    #[cold]
-    fn list<S: EventSink>(
-        &mut self,
-        locate: u16,
-        stock: Stock,
-        lot_size: Option<u32>,
-        sink: &mut S,
-    ) -> Option<InstrumentId> {
-        let index = usize::from(locate);
-        if self.listings.len() <= index {
-            self.listings.resize(index + 1, UNLISTED);
-        }
-        let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&stock));
-        let instrument =
-            if wanted { self.instrument_for(locate, stock, lot_size, sink) } else { None };
-        self.listings[index] = Listing { stock, instrument };
-        instrument
-    }
-
-    /// The symbol's instrument, made if it has none; tells the sink what is new about it.
-    fn instrument_for<S: EventSink>(
-        &mut self,
-        locate: u16,
-        stock: Stock,
-        lot_size: Option<u32>,
-        sink: &mut S,
-    ) -> Option<InstrumentId> {
-        let feed_instrument_id = u32::from(locate);
-        if let Some(id) = self.by_symbol.get(&stock) {
-            let known = &mut self.instruments[id.index()];
-            let lot_size = lot_size.unwrap_or(known.lot_size);
-            if (known.feed_instrument_id, known.lot_size) != (feed_instrument_id, lot_size) {
-                (known.feed_instrument_id, known.lot_size) = (feed_instrument_id, lot_size);
-                sink.on_instrument(known);
-            }
-            return Some(*id);
-        }
-        let symbol = String::from_utf8_lossy(&stock).trim_end_matches([' ', '\0']).to_owned();
-        if symbol.is_empty() || self.instruments.len() >= INSTRUMENTS_MAX {
-            return None;
-        }
-        let id = InstrumentId(self.instruments.len() as u32);
-        let mut instrument = Instrument::new(id, &symbol, VENUE);
-        instrument.feed_instrument_id = feed_instrument_id;
-        instrument.lot_size = lot_size.unwrap_or(0);
-        sink.on_instrument(&instrument);
-        self.instruments.push(instrument);
-        self.states.push(TradingState::default());
-        self.by_symbol.insert(stock, id);
-        Some(id)
-    }
-}
-
-/// A symbol as the feed writes it; `None` if it is too long for the feed.
-fn padded(symbol: &str) -> Option<Stock> {
-    let mut stock = [b' '; 8];
-    stock.get_mut(..symbol.len())?.copy_from_slice(symbol.as_bytes());
-    Some(stock)
 }
 
 /// Hears nothing: for what happens before anyone listens.

@@ -40,7 +40,9 @@ pub enum ItchError {
         remedy: &'static str,
     },
     /// The operating system cannot read it.
-    #[error("{input}: cannot read on at byte {offset}: {error}; check the permissions and the disk")]
+    #[error(
+        "{input}: cannot read on at byte {offset}: {error}; check the permissions and the disk"
+    )]
     Unreadable {
         /// Path of the input.
         input: String,
@@ -69,8 +71,9 @@ pub enum ItchError {
     },
     /// The gzip data ends before its end.
     #[error(
-        "{input} is a gzip file cut short: its data ends in message {next} at unpacked byte {offset}; \
-         {messages} messages before it were good; fetch the file again, or set allow_truncated",
+        "{input} is a gzip file cut short: its data ends in message {next} at unpacked byte \
+         {offset}; {messages} messages before it were good; fetch the file again, or set \
+         allow_truncated",
         next = .messages + 1
     )]
     TruncatedGzip {

@@ -83,9 +83,7 @@ pub(crate) fn body<const BYTES: usize>(message: &[u8]) -> Result<&[u8; BYTES], M
 pub(crate) fn short(message: &[u8], need: usize) -> MessageError {
     match message.first() {
         None => MessageError::Empty,
-        Some(kind) => {
-            MessageError::Short { kind: char::from(*kind), have: message.len(), need }
-        }
+        Some(kind) => MessageError::Short { kind: char::from(*kind), have: message.len(), need },
     }
 }
 

@@ -10,6 +10,7 @@
 //! subscriber sees 09:30 as 34,200 s after the Unix epoch.
 
 mod decode;
+mod directory;
 mod error;
 mod format;
 mod input;
@@ -51,7 +52,7 @@ pub struct ItchOptions {
     /// Only these symbols get instruments and books; all if empty.
     pub symbols: Vec<String>,
     /// An input that ends inside a message, or inside its gzip data, just ends there; see
-    /// [`ItchSource::truncated_at`].
+    /// [`Source::truncated_at`].
     pub allow_truncated: bool,
 }
 
@@ -107,12 +108,6 @@ impl ItchSource {
         Ok(Self { origin, window, decoder, midnight_unix_ns, allow_truncated, truncated_at })
     }
 
-    /// Where the input was cut, if it was and that is allowed: the byte offset of the first message
-    /// that is not whole, in the unpacked data.
-    pub const fn truncated_at(&self) -> Option<u64> {
-        self.truncated_at
-    }
-
     /// Messages about locate codes that nothing in the input has listed.
     pub const fn unlisted(&self) -> u64 {
         self.decoder.unlisted()
@@ -156,7 +151,7 @@ impl Source for ItchSource {
             if self.decoder.ends_event(message) {
                 break;
             }
-            if let Err(error) = self.decoder.decode(message, sink) {
+            if let Err(error) = self.decoder.decode_on(message, sink) {
                 self.decoder.end_event(sink);
                 let (offset, messages) = (self.window.offset(), self.decoder.messages());
                 let input = self.origin.name();
@@ -178,6 +173,10 @@ impl Source for ItchSource {
             bytes_total: self.window.input().bytes_total(),
             ..self.decoder.stats()
         }
+    }
+
+    fn truncated_at(&self) -> Option<u64> {
+        self.truncated_at
     }
 
     fn rewind(&mut self) -> Result<(), ItchError> {

@@ -17,9 +17,8 @@ pub fn date_in_file_name(name: &str) -> Option<Date> {
 /// Midnight in New York at the start of that day, Unix nanoseconds. `None` when it is before 1970
 /// or after 2554.
 pub fn midnight_unix_ns(date: Date) -> Option<u64> {
-    let new_york = TimeZone::get("America/New_York")
-        .or_else(|_| TimeZone::posix(NEW_YORK_RULES))
-        .ok()?;
+    let new_york =
+        TimeZone::get("America/New_York").or_else(|_| TimeZone::posix(NEW_YORK_RULES)).ok()?;
     let midnight = date.to_zoned(new_york).ok()?.timestamp();
     u64::try_from(midnight.as_nanosecond()).ok()
 }

@@ -90,8 +90,9 @@ impl Clock {
             0 => full,
             1..=40 => {
                 let high = full >> (halvings - 1);
-                let within = since_open_ns % self.burst_ns;
-                high - (high as u128 * within as u128 / (2 * self.burst_ns as u128)) as u64
+                // A straight line to the next half, in steps of 1/1024.
+                let within = (since_open_ns % self.burst_ns) * 1024 / self.burst_ns;
+                high - high * within / 2048
             }
             _ => 0,
         }

@@ -37,8 +37,8 @@ pub struct SyntheticConfig {
     pub orders_per_instrument: u32,
     /// Messages per second when the market opens, 1 ..= 1,000,000,000. Default 1,000,000.
     pub burst_rate: u64,
-    /// How long the opening burst lasts; afterwards what it has above the steady rate halves in each
-    /// such time. Zero for no burst. Default 100 ms.
+    /// How long the opening burst lasts; afterwards what it has above the steady rate halves in
+    /// each such time. Zero for no burst. Default 100 ms.
     pub burst: Duration,
     /// Messages per second in calm trading, 1 ..= 1,000,000,000. Default 20,000.
     pub steady_rate: u64,

@@ -3,6 +3,9 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+/// 16 bits after the point.
+const TWO_THIRDS: u64 = 43_691;
+
 /// Draws from one seed. Only the generator's raw words are used: its algorithm is fixed, that of
 /// library distributions is not.
 #[derive(Debug)]
@@ -42,9 +45,9 @@ impl Draws {
         let word = self.words.next_u64() | 1;
         let zeros = word.leading_zeros();
         let fraction = (word << zeros << 1) >> 48;
-        // -log2 of a uniform draw, 16 bits after the point; its mean is 1.5.
+        // -log2 of a uniform draw, 16 bits after the point; its mean is 1.5, hence two thirds.
         let halvings = (u64::from(zeros + 1) << 16) - fraction;
-        ((u128::from(mean) * u128::from(halvings) * 2 / 3) >> 16) as u64
+        ((u128::from(mean) * u128::from(halvings * TWO_THIRDS)) >> 32) as u64
     }
 }
 

@@ -84,7 +84,8 @@ pub struct GenerateRequest {
 impl GenerateRequest {
     /// Writes the whole day. The file appears under its name only when it is complete.
     ///
-    /// `on_progress` is called every 256 KiB; [`ControlFlow::Break`] stops, and removes what there is.
+    /// `on_progress` is called every 256 KiB; [`ControlFlow::Break`] stops and removes what there
+    /// is.
     ///
     /// # Errors
     /// [`GenerateError`]; nothing is left behind.

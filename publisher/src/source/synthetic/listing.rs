@@ -96,14 +96,14 @@ impl Listing {
             return self.come_or_go(500, target, draws, tape);
         }
         self.walk(draws);
-        if self.is_passed() && draws.chance(300) {
+        if self.is_passed() && draws.chance(100) {
             return self.take(draws, tape);
         }
         match draws.below(1000) {
-            0..50 => self.take(draws, tape),
-            50..130 => self.replace(draws, tape),
-            130..155 => self.cancel(draws, tape),
-            155..165 => self.trade_hidden(draws, tape),
+            0..12 => self.take(draws, tape),
+            12..92 => self.replace(draws, tape),
+            92..117 => self.cancel(draws, tape),
+            117..127 => self.trade_hidden(draws, tape),
             _ => self.come_or_go(530, target, draws, tape),
         }
     }
@@ -122,7 +122,7 @@ impl Listing {
     }
 
     fn walk(&mut self, draws: &mut Draws) {
-        match draws.below(32) {
+        match draws.below(128) {
             0 => self.value_ticks = (self.value_ticks + 1).min(VALUE_TICKS_MAX),
             1 => self.value_ticks = (self.value_ticks - 1).max(VALUE_TICKS_MIN),
             _ => {}

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tapecast_control::client::{self, AttachError, LifelineStatus};
-use tapecast_control::{Access, BindError, Listener, ListenerOptions};
+use tapecast_control::{Access, BindError, Ending, Listener, ListenerOptions};
 use tapecast_wire::attach::{AttachRequest, Refusal};
 use tokio::sync::mpsc;
 
@@ -47,6 +47,11 @@ fn role_of_a_child_process() {
             Ok(granted) => format!("granted {}", granted.accepted.session_id),
             Err(error) => format!("{error:?}: {error}"),
         }),
+        "starved subscriber" => {
+            // One for the socket, so that one of three descriptors can be taken.
+            allow_more_descriptors(2);
+            say(&format!("{:?}", attach(socket).map(|_| ())));
+        }
         "binder" => {
             let runtime = runtime();
             let _inside = runtime.enter();
@@ -257,6 +262,21 @@ fn without_any_descriptor_the_publisher_rests_and_recovers() {
     for session in sessions {
         assert_eq!({ session }.lifeline.status(), LifelineStatus::Alive);
     }
+}
+
+#[test]
+fn a_subscriber_without_room_for_its_descriptors_is_told_so() {
+    let place = place();
+    runtime().block_on(async {
+        let mut listener = Listener::bind(place.options()).unwrap();
+        let mut subscriber = Role::start("starved subscriber", &place.socket);
+        let pending = listener.accept().await;
+        let file = File::open("/dev/null").unwrap();
+        let mut lifeline = pending.accept(&accepted(), &[file.as_fd(); 3]).await.unwrap();
+        let said = subscriber.says();
+        assert!(said.starts_with("Err(Descriptors"), "{said}");
+        assert_eq!(lifeline.closed().await, Ending::Gone);
+    });
 }
 
 /// Whether other users can be tried here.

@@ -1,5 +1,5 @@
-//! A publisher with a fan-out and subscribers that consume honestly, each with its own ring, its own
-//! receive queue and its own account. Everything is checked where it arrives.
+//! A publisher with a fan-out and subscribers that consume honestly, each with its own ring, its
+//! own receive queue and its own account. Everything is checked where it arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -17,7 +17,7 @@ const CHARGE: u32 = (PAGE_BYTES / WORD_BYTES) as u32 + 1;
 ///
 /// # Invariants
 /// - Bytes of the page at `used` and behind belong to this writer alone.
-/// - Of the [`CHARGE`] references, `CHARGE - issued` are this writer's.
+/// - Of the `CHARGE` references, `CHARGE - issued` are this writer's.
 #[derive(Debug)]
 pub struct PageWriter {
     pool: NonNull<PoolMemory>,

@@ -3,30 +3,26 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tapecast_core::account::{Account, Jump, Totals, Verdict};
+use tapecast_core::account::{Account, Jump, Totals};
 use tapecast_ring::cell::{CELL_BYTES, CELL_WORDS, CellCounters, CellError, CellLatency};
 use tapecast_ring::latest::LatestError;
 use tapecast_ring::region::{REGION_HEADER_BYTES, RegionError, RegionState};
 use tapecast_ring::{
-    BroadcastReader, CellWriter, DirectoryReader, GatedReader, LatestReader, RawRecord, ReadError,
-    RecordBuffer, RegionReader,
+    CellWriter, DirectoryReader, LatestReader, RawRecord, ReadError, RecordBuffer, RegionReader,
 };
 use tapecast_wire::attach::Policy;
-use tapecast_wire::limits::PAGE_BYTES;
-use tapecast_wire::{
-    Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId, Snapshot, WireError,
-};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
 
+use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
 use super::futex::WakeWord;
+use super::joining::Joining;
 use super::mapping::{self, MappingError};
 use super::session::SessionStart;
 use super::wait::Waiter;
 use super::walk::Walk;
-use crate::delivery::mark_received;
-use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError, WaitStrategy};
-
-/// Records that one poll passes over, beside those that it delivers, when they are not wanted.
-const SKIPS_PER_POLL: usize = 4096;
+use crate::{
+    ChannelState, Delivery, Endpoint, LatencyReport, PollError, Receiver, WaitError, WaitStrategy,
+};
 
 /// What was received cannot be used as a session.
 #[derive(Debug, thiserror::Error)]
@@ -86,38 +82,8 @@ pub struct ShmEndpoint {
     joining: Joining,
     laps: u64,
     announced: Position,
-    /// Channel sequence of the newest record taken from the ring.
-    sequence: Sequence,
+    progress: Progress,
     waiter: Waiter,
-}
-
-/// How records leave the ring.
-#[derive(Debug)]
-enum Ring {
-    /// The writer waits for nobody: each record is copied, then found whole.
-    Broadcast(BroadcastReader),
-    /// The writer waits for this session: records are lent in place. `guard` checks afterwards
-    /// that it did.
-    Gated { reader: GatedReader, guard: BroadcastReader, scratch: Box<Scratch> },
-}
-
-/// Room for a copy of one record, aligned so that it can be parsed.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Scratch {
-    bytes: [u8; PAGE_BYTES],
-}
-
-/// Where the session is on its way from the initial image to live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Joining {
-    /// The table is being walked. Snapshots that are newer than `start` will come from the ring,
-    /// at most up to `skipped`.
-    Image { start: Sequence, skipped: Sequence },
-    /// The walk is over; what it left to the ring ends at `until`.
-    Ring { until: Sequence },
-    /// Everything that there was at the start has been delivered.
-    Live,
 }
 
 impl ShmEndpoint {
@@ -154,13 +120,22 @@ impl ShmEndpoint {
             cell,
             buffer: Box::default(),
             walk,
-            joining: Joining::Image { start: start.sequence, skipped: Sequence(0) },
+            joining: Joining::new(start.sequence),
             laps: 0,
             announced: at,
-            sequence: start.sequence,
+            progress: Progress::new(start.sequence),
             waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
             region,
         })
+    }
+
+    /// Sets the longest sleep of [`WaitStrategy::Block`] before it looks by itself; 100 ms unless
+    /// set. Readers are woken when something is published; this is how long one sleeps at most
+    /// when a hostile subscriber on the same region has made that impossible.
+    #[must_use]
+    pub const fn with_sleep_limit(mut self, limit: Duration) -> Self {
+        self.waiter.sleep_limit = limit;
+        self
     }
 
     /// The session, as the publisher numbered it.
@@ -175,20 +150,21 @@ impl ShmEndpoint {
         self.ring.lag_bytes()
     }
 
-    /// Asks for the descriptor ([`AsFd`]) to become readable when something is published. Returns
-    /// false when there is something to poll already; then nothing was asked for.
+    /// Asks for the descriptor ([`AsFd`]) to become readable when something is published or the
+    /// channel is closed. Returns false when there is something to poll, or something has been
+    /// announced since the last wait or arming; then nothing was asked for.
     ///
     /// Call [`ShmEndpoint::disarm`] when it has become readable, before the next poll.
     #[must_use]
     pub fn arm(&mut self) -> bool {
         self.cell.arm();
-        // Looked at after the arming: either this sees what was published, or the waker sees that
+        // Looked at after the arming: either this sees what was announced, or the waker sees that
         // the cell is armed.
-        let ready = self.is_ready();
-        if ready {
+        let look = self.waiter.announced() || self.is_ready();
+        if look {
             self.disarm();
         }
-        !ready
+        !look
     }
 
     /// Takes [`ShmEndpoint::arm`] back and makes the descriptor unreadable.
@@ -237,7 +213,7 @@ impl ShmEndpoint {
         let seen = found.and_then(|head| {
             let seen = ring.inspect(look).ok()??;
             account.on_record(head.instrument_id, head.instrument_sequence, Jump::Unexplained);
-            self.sequence = head.channel_sequence;
+            self.progress.sequence = head.channel_sequence;
             Some(seen)
         });
         self.announce();
@@ -275,7 +251,7 @@ impl ShmEndpoint {
         }
         if self.walk.is_done() {
             self.joining.on_walked();
-            self.joining.on_record(self.sequence, account);
+            self.joining.on_read(self.progress.sequence, account);
         }
         Ok(delivered)
     }
@@ -290,17 +266,13 @@ impl ShmEndpoint {
         let mut batch = Batch {
             account,
             buffer: &mut self.buffer,
-            sequence: &mut self.sequence,
+            progress: &mut self.progress,
             limit,
             delivered: 0,
         };
-        let (ended, delivered) = match &mut self.ring {
-            Ring::Broadcast(reader) => (batch.copy(reader, deliver), batch.delivered),
-            Ring::Gated { reader, guard, scratch } => {
-                (batch.lend(reader, guard, scratch, deliver), batch.delivered)
-            }
-        };
-        self.joining.on_record(self.sequence, account);
+        let ended = batch.read(&mut self.ring, deliver);
+        let delivered = batch.delivered;
+        self.joining.on_read(self.progress.sequence, account);
         match ended {
             Ok(()) => Ok(delivered),
             Err(Stop::Lapped) => {
@@ -319,7 +291,8 @@ impl ShmEndpoint {
             // The tail first: the table holds everything that was committed before it.
             let tail = reader.tail();
             reader.seek(tail);
-            self.sequence = self.sequence.max(reader.channel_sequence());
+            let newest = reader.channel_sequence();
+            self.progress.sequence = self.progress.sequence.max(newest);
         }
         self.walk.start(self.directory.len());
         self.joining.on_lap();
@@ -330,7 +303,7 @@ impl ShmEndpoint {
     fn announce(&mut self) {
         let position = self.ring.position();
         if position != self.announced {
-            self.cell.set_consumed(position, self.sequence);
+            self.cell.set_consumed(position, self.progress.sequence);
             self.announced = position;
         }
     }
@@ -413,8 +386,8 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
-        if self.is_ready() {
-            return Ok(true);
+        if self.waiter.announced() || self.is_ready() {
+            return Ok(self.is_ready());
         }
         let ring = &self.ring;
         match self.waiter.strategy {
@@ -434,249 +407,21 @@ impl Endpoint for ShmEndpoint {
     }
 }
 
+impl Receiver<ShmEndpoint> {
+    /// Looks at one wanted record in place, see [`ShmEndpoint::inspect`].
+    ///
+    /// # Errors
+    /// [`PollError`] when the session is of no further use.
+    pub fn inspect<T>(
+        &mut self,
+        look: impl FnOnce(RawRecord<'_>) -> T,
+    ) -> Result<Option<T>, PollError> {
+        self.endpoint.inspect(&mut self.account, look)
+    }
+}
+
 impl AsFd for ShmEndpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.socket()
-    }
-}
-
-impl Ring {
-    fn open(
-        region: &RegionReader,
-        at: Position,
-        policy: Policy,
-        gated: bool,
-    ) -> Result<Self, OpenError> {
-        let reader = region.broadcast_at(at)?;
-        // An Acquire look: what was committed before it is in the table from now on.
-        let tail = reader.tail();
-        if tail < at {
-            return Err(OpenError::Start { at, tail });
-        }
-        if policy == Policy::Conflate {
-            return Ok(Self::Broadcast(reader));
-        }
-        if !gated {
-            return Err(OpenError::NotGated);
-        }
-        let guard = region.broadcast_at(at)?;
-        // SAFETY: the cell says, in a word that only the publisher writes, that the writer is
-        // gated by this cell's consumed position, which the sender set to `at` itself and which
-        // this endpoint announces with Release after the batch that used the bytes. The writer
-        // looks at it with Acquire and never writes beyond the least position plus the capacity.
-        // The publisher is trusted to keep to this; that it did is checked after each batch.
-        let reader = unsafe { GatedReader::new(reader) };
-        Ok(Self::Gated { reader, guard, scratch: Box::new(Scratch { bytes: [0; PAGE_BYTES] }) })
-    }
-
-    #[inline]
-    fn lag_bytes(&self) -> u64 {
-        match self {
-            Self::Broadcast(reader) => reader.lag_bytes(),
-            Self::Gated { reader, .. } => reader.lag_bytes(),
-        }
-    }
-
-    #[inline]
-    const fn position(&self) -> Position {
-        match self {
-            Self::Broadcast(reader) => reader.position(),
-            Self::Gated { reader, .. } => reader.position(),
-        }
-    }
-}
-
-impl Joining {
-    /// Whether a snapshot found in the table is delivered from there.
-    fn takes(&mut self, sequence: Sequence) -> bool {
-        match self {
-            // Published after the session began: the ring has it, and those between.
-            Self::Image { start, skipped } if sequence > *start => {
-                *skipped = sequence.max(*skipped);
-                false
-            }
-            _ => true,
-        }
-    }
-
-    fn on_walked(&mut self) {
-        if let Self::Image { skipped, .. } = *self {
-            *self = Self::Ring { until: skipped };
-        }
-    }
-
-    /// The ring has been read up to `sequence`.
-    #[inline]
-    fn on_record(&mut self, sequence: Sequence, account: &mut Account) {
-        if matches!(*self, Self::Ring { until } if until <= sequence) {
-            account.begin_live();
-            *self = Self::Live;
-        }
-    }
-
-    /// After a lap everything comes from the table.
-    fn on_lap(&mut self) {
-        if *self != Self::Live {
-            *self = Self::Image { start: Sequence(u64::MAX), skipped: Sequence(0) };
-        }
-    }
-}
-
-/// Why a batch ended early.
-enum Stop {
-    Lapped,
-    Failed(PollError),
-}
-
-impl From<ReadError> for Stop {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Lapped { .. } => Self::Lapped,
-            ReadError::Corrupt { position } => Self::Failed(PollError::Corrupt { position }),
-        }
-    }
-}
-
-impl From<PollError> for Stop {
-    fn from(error: PollError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// One poll's pass over the ring.
-struct Batch<'a> {
-    account: &'a mut Account,
-    buffer: &'a mut RecordBuffer,
-    sequence: &'a mut Sequence,
-    limit: usize,
-    delivered: usize,
-}
-
-impl Batch<'_> {
-    /// Records are copied and found whole before they are delivered.
-    fn copy<F: FnMut(Delivery<'_>)>(
-        &mut self,
-        reader: &mut BroadcastReader,
-        deliver: &mut F,
-    ) -> Result<(), Stop> {
-        let mut left = self.limit.saturating_add(SKIPS_PER_POLL);
-        while self.delivered < self.limit && left > 0 {
-            left -= 1;
-            let Some(head) = reader.peek()? else { break };
-            *self.sequence = head.channel_sequence;
-            if !self.account.would_deliver(head.instrument_id, head.instrument_sequence) {
-                check_known(self.account, head.instrument_id, reader.position())?;
-                reader.skip();
-                continue;
-            }
-            let at = reader.position();
-            let Some(record) = reader.next(self.buffer)? else { break };
-            let bytes = record.into_bytes_mut();
-            let handed = hand_over(self.account, bytes, Jump::Unexplained, at, deliver)?;
-            self.delivered += usize::from(handed);
-        }
-        Ok(())
-    }
-
-    /// Records are delivered where they lie. Those that this end has to mark are copied.
-    fn lend<F: FnMut(Delivery<'_>)>(
-        &mut self,
-        reader: &mut GatedReader,
-        guard: &mut BroadcastReader,
-        scratch: &mut Scratch,
-        deliver: &mut F,
-    ) -> Result<(), Stop> {
-        let began = reader.position();
-        let ended = self.lend_all(reader, scratch, deliver);
-        if self.delivered > 0 {
-            // Did the writer stay away from everything that was lent?
-            guard.seek(began);
-            guard.peek().map_err(|_| PollError::Evicted { position: began })?;
-        }
-        match ended {
-            Err(Stop::Lapped) => Err(PollError::Evicted { position: began }.into()),
-            other => other,
-        }
-    }
-
-    fn lend_all<F: FnMut(Delivery<'_>)>(
-        &mut self,
-        reader: &mut GatedReader,
-        scratch: &mut Scratch,
-        deliver: &mut F,
-    ) -> Result<(), Stop> {
-        let mut left = self.limit.saturating_add(SKIPS_PER_POLL);
-        while self.delivered < self.limit && left > 0 {
-            left -= 1;
-            let Some(head) = reader.peek()? else { break };
-            *self.sequence = head.channel_sequence;
-            let id = head.instrument_id;
-            if !self.account.would_deliver(id, head.instrument_sequence) {
-                check_known(self.account, id, reader.position())?;
-                reader.skip();
-                continue;
-            }
-            let at = reader.position();
-            let Some(lent) = reader.lend()? else { break };
-            let snapshot = parse(lent, at)?;
-            match self.account.on_record(id, head.instrument_sequence, Jump::Unexplained) {
-                Verdict::Deliver { initial: false, conflated: 0, .. } => {
-                    deliver(Delivery::new(snapshot, 0));
-                }
-                Verdict::Deliver { initial, conflated, .. } => {
-                    let copy = &mut scratch.bytes[..lent.len()];
-                    copy.copy_from_slice(lent);
-                    mark_received(copy, initial, conflated);
-                    deliver(Delivery::new(parse(copy, at)?, conflated));
-                }
-                Verdict::Unwanted | Verdict::Stale | Verdict::Unknown => continue,
-            }
-            self.delivered += 1;
-        }
-        Ok(())
-    }
-}
-
-#[inline]
-fn parse(bytes: &[u8], position: Position) -> Result<Snapshot<'_>, PollError> {
-    Snapshot::parse(bytes).map_err(|source: WireError| PollError::Malformed { position, source })
-}
-
-/// A record that is not wanted because no directory entry can describe its instrument.
-#[inline]
-fn check_known(
-    account: &Account,
-    instrument: InstrumentId,
-    position: Position,
-) -> Result<(), PollError> {
-    if instrument.index() < account.capacity() {
-        return Ok(());
-    }
-    Err(PollError::UnknownInstrument { position, instrument, capacity: account.capacity() })
-}
-
-/// Delivers this end's own copy of a record, marked, when the account says so.
-#[inline]
-fn hand_over<F: FnMut(Delivery<'_>)>(
-    account: &mut Account,
-    record: &mut [u8],
-    jump: Jump,
-    position: Position,
-    deliver: &mut F,
-) -> Result<bool, PollError> {
-    let snapshot = parse(record, position)?;
-    let id = snapshot.instrument_id();
-    match account.on_record(id, snapshot.instrument_sequence(), jump) {
-        Verdict::Deliver { initial: false, conflated: 0, .. } => {
-            deliver(Delivery::new(snapshot, 0));
-            Ok(true)
-        }
-        Verdict::Deliver { initial, conflated, .. } => {
-            mark_received(record, initial, conflated);
-            deliver(Delivery::new(parse(record, position)?, conflated));
-            Ok(true)
-        }
-        Verdict::Unwanted | Verdict::Stale => Ok(false),
-        Verdict::Unknown => check_known(account, id, position).map(|()| false),
     }
 }

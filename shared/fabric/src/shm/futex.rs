@@ -24,8 +24,10 @@ pub(super) struct WakeWord {
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awake {
-    /// Somebody called, or the generation had changed before: look again.
+    /// Somebody called.
     Called,
+    /// It did not sleep to the end: the generation had changed before, or a signal came.
+    Early,
     /// The deadline has passed.
     TimedOut,
 }
@@ -46,7 +48,8 @@ impl WakeWord {
     pub(super) fn sleep(&self, seen: u32, deadline: &Timespec) -> rustix::io::Result<Awake> {
         let bit = bit_of(seen);
         match futex::wait_bitset(self.address(), Flags::empty(), seen, Some(deadline), bit) {
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Ok(Awake::Called),
+            Ok(()) => Ok(Awake::Called),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Awake::Early),
             Err(Errno::TIMEDOUT) => Ok(Awake::TimedOut),
             Err(errno) => Err(errno),
         }

@@ -19,7 +19,12 @@
 //! - A subscriber that is slow, stopped, dead or hostile costs the others nothing: the writer does
 //!   not look at it, unless it is lossless, which only the publisher's configuration can allow.
 //! - What a subscriber writes into its cell is checked before it decides anything.
+//! - Readers that block sleep on one shared word. A hostile one can wake the others for nothing, or
+//!   keep them from being woken, for 100 ms at most; it cannot with [`WaitStrategy::Fd`], where
+//!   each has a socket of its own.
 //! - Memory is allocated before it is used, and sealed in size, so that nobody gets SIGBUS later.
+//!
+//! [`WaitStrategy::Fd`]: crate::WaitStrategy::Fd
 //!
 //! # Where a session begins
 //! The sender attaches a session between two batches, and notes position and channel sequence in
@@ -27,10 +32,12 @@
 //! sequence, then the ring from that position. So it sees each snapshot that was the newest when
 //! it was attached, and each that was published afterwards, once.
 
+mod batch;
 mod endpoint;
 mod fabric;
 mod futex;
 mod host;
+mod joining;
 mod mapping;
 mod memory;
 mod session;
@@ -45,6 +52,18 @@ pub use mapping::MappingError;
 pub use memory::{MemoryLimit, MemoryShortage, check_memory};
 pub use session::{SessionDescriptors, SessionMonitor, ShmSession};
 pub use waker::{Waker, WakerThread};
+
+/// Each part may move to the thread that it is for.
+const _: () = {
+    const fn sends<T: Send>() {}
+    const fn shares<T: Send + Sync>() {}
+    sends::<ShmFabric>();
+    sends::<ShmEndpoint>();
+    sends::<ShmSession>();
+    sends::<Waker>();
+    shares::<ShmHost>();
+    shares::<SessionMonitor>();
+};
 
 #[cfg(test)]
 mod tests;

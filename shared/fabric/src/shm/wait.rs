@@ -21,11 +21,20 @@ const PAUSE_MAX: u32 = 64;
 /// Most bytes taken from the wake socket at once: more than its queue holds.
 const DRAIN_MAX: usize = 1024;
 
+/// Longest sleep before a reader looks by itself. All subscribers sleep on one word, and a hostile
+/// one could have the kernel move the others' sleep to a word of its own (FUTEX_REQUEUE), where
+/// nobody wakes them. This bounds what that costs them; looking costs an idle reader nothing much.
+pub(super) const SLEEP_LIMIT: Duration = Duration::from_millis(100);
+
 /// The waiting half of an endpoint.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) strategy: WaitStrategy,
+    pub(super) sleep_limit: Duration,
     wake: WakeWord,
+    /// The generation that the application has been told of. Compared before each sleep, so that
+    /// what was announced between two waits (that the channel is closed, say) is not slept on.
+    seen: u32,
     socket: OwnedFd,
     help: Help,
 }
@@ -53,8 +62,9 @@ impl Help {
 }
 
 impl Waiter {
-    pub(super) const fn new(strategy: WaitStrategy, wake: WakeWord, socket: OwnedFd) -> Self {
-        Self { strategy, wake, socket, help: Help { pause: 0, length: 0 } }
+    pub(super) fn new(strategy: WaitStrategy, wake: WakeWord, socket: OwnedFd) -> Self {
+        let seen = wake.generation();
+        Self { strategy, sleep_limit: SLEEP_LIMIT, wake, seen, socket, help: Help::default() }
     }
 
     /// The descriptor that becomes readable after arming.
@@ -62,11 +72,16 @@ impl Waiter {
         self.socket.as_fd()
     }
 
-    /// Looks again and again until `ready`, until something else has been announced, or for
-    /// `timeout`.
-    pub(super) fn spin(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
+    /// Whether something was announced since this was asked last. What was announced is visible
+    /// after this call.
+    pub(super) fn announced(&mut self) -> bool {
+        let present = self.wake.generation();
+        core::mem::replace(&mut self.seen, present) != present
+    }
+
+    /// Looks again and again until `ready`, until something has been announced, or for `timeout`.
+    pub(super) fn spin(&mut self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let deadline = deadline_after(timeout);
-        let seen = self.wake.generation();
         loop {
             for _ in 0..SPINS_PER_CLOCK {
                 if ready() {
@@ -78,36 +93,34 @@ impl Waiter {
                 }
                 core::hint::spin_loop();
             }
-            if self.wake.generation() != seen || now() >= deadline {
+            if self.announced() || now() >= deadline {
                 return ready();
             }
         }
     }
 
-    /// Sleeps until `ready`, until something else has been announced, or for `timeout`.
+    /// Sleeps until `ready`, until something has been announced, or for `timeout`.
     pub(super) fn block(
         &mut self,
         timeout: Duration,
         mut ready: impl FnMut() -> bool,
     ) -> Result<bool, WaitError> {
         let deadline = deadline_after(timeout);
-        // The generation first: what is published after it was read changes it.
-        let seen = self.wake.generation();
-        loop {
-            if ready() {
-                return Ok(true);
-            }
-            let awake = self.wake.sleep(seen, &deadline);
-            let awake = awake.map_err(|errno| self.failed(errno))?;
-            let present = self.wake.generation();
-            if present != seen {
-                self.help(present, seen);
+        while !ready() {
+            let until = deadline.min(deadline_after(self.sleep_limit));
+            let seen = self.seen;
+            let awake = self.wake.sleep(seen, &until).map_err(|errno| self.failed(errno))?;
+            if self.announced() {
+                if awake == Awake::Called {
+                    self.help(self.seen, seen);
+                }
                 return Ok(ready());
             }
-            if awake == Awake::TimedOut {
+            if awake == Awake::TimedOut && until == deadline {
                 return Ok(false);
             }
         }
+        Ok(true)
     }
 
     fn help(&mut self, present: u32, seen: u32) {

@@ -12,9 +12,10 @@ use super::futex::{Sleepers, WakeWord};
 use super::session::WakeSockets;
 use crate::park::{Parker, Ringer};
 
-/// Readers woken by one call: few, so that those that are awake can help while this thread makes
-/// the next call.
-const WAKE_AT_ONCE: u32 = 4;
+/// Readers woken by one call. Few, so that those that are awake can help to wake the rest; not so
+/// few that the calls cost more than the waking: with 64 sleepers on two cores 4 made the median
+/// delivery 15 % later, 64 and 16 were alike, and 16 had the best 99th percentile.
+const WAKE_AT_ONCE: u32 = 16;
 /// Calls after which the rest is woken in one. A hostile subscriber with many threads that go to
 /// sleep again at once could otherwise keep the waker busy for ever.
 const CALLS_MAX: u32 = 64;
@@ -79,7 +80,7 @@ impl Waker {
         Ok(WakerThread { stop, ringer, thread: Some(thread) })
     }
 
-    /// Wakes readers until `stop` is set and the waker is rung, and once more then.
+    /// Wakes readers until `stop` is set and the waker is rung; serves then what was flushed before.
     pub fn run(mut self, stop: &AtomicBool) {
         let mut looks = 0;
         while !stop.load(Ordering::Acquire) {
@@ -136,7 +137,8 @@ impl Waker {
     }
 }
 
-/// The waker's thread. Dropping it stops the thread, which wakes everybody once more, and joins it.
+/// The waker's thread. Dropping it stops the thread, which first serves what was flushed before,
+/// and joins it.
 #[derive(Debug)]
 pub struct WakerThread {
     stop: Arc<AtomicBool>,

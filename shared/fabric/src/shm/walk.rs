@@ -49,7 +49,7 @@ impl Walk {
                 return None;
             }
             let id = self.single.last().copied().unwrap_or(InstrumentId(self.next as u32));
-            if account.would_deliver(id, latest.instrument_sequence(id)) {
+            if account.wants(id) && account.would_deliver(id, latest.instrument_sequence(id)) {
                 return Some(id);
             }
             self.step();

@@ -14,13 +14,11 @@ use tapecast_wire::{
     Snapshot, WireError,
 };
 
+use super::SimTicket;
 use super::directory::decode;
 use super::link::{Link, SimFaults};
-use super::SimTicket;
 use crate::delivery::mark_received;
-use crate::{
-    ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError,
-};
+use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError};
 
 /// Records that one poll passes over, beside those that it delivers.
 const SKIPS_PER_POLL: usize = 4096;
@@ -36,7 +34,9 @@ enum Joining {
     /// The publisher has not said how many images there are.
     Untold,
     /// So many images are still to come, before anything else.
-    Image { left: u64 },
+    Image {
+        left: u64,
+    },
     Live,
 }
 
@@ -145,8 +145,7 @@ impl SimEndpoint {
             }
             self.sequence = Sequence(header.channel_sequence);
             let bytes = record.as_bytes_mut();
-            delivered +=
-                usize::from(hand_over(account, bytes, self.jump, position, deliver)?);
+            delivered += usize::from(hand_over(account, bytes, self.jump, position, deliver)?);
             self.joining.on_snapshot(account);
         }
         Ok(delivered)
@@ -194,14 +193,15 @@ fn enter(
     entry: InstrumentEntry,
 ) -> Result<(), WireError> {
     let index = entry.instrument_id as usize;
-    match entries.get_mut(index) {
-        Some(old) => *old = entry,
-        None if index == entries.len() && index < capacity => entries.push(entry),
-        None => {
-            let value = u64::from(entry.instrument_id);
-            return Err(WireError::Field { field: "instrument_id", value });
-        }
+    if let Some(old) = entries.get_mut(index) {
+        *old = entry;
+        return Ok(());
     }
+    if index != entries.len() || index >= capacity {
+        let value = u64::from(entry.instrument_id);
+        return Err(WireError::Field { field: "instrument_id", value });
+    }
+    entries.push(entry);
     Ok(())
 }
 

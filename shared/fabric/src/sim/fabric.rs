@@ -246,7 +246,7 @@ impl SimFabric {
     fn read_cell(&mut self, id: SessionId, now: Nanos) -> usize {
         let Some(side) = &mut self.sides[id.index()] else { return 0 };
         let Some(cell) = &mut side.cell else { return 0 };
-        // The fan-out judges the claim; the position comes first, because its load orders the other.
+        // The fan-out judges the claim. The position is loaded first: it orders the other loads.
         let consumed = match cell.consumed(Position(u64::MAX)) {
             Ok(consumed) => consumed,
             Err(
@@ -348,9 +348,9 @@ impl Fabric for SimFabric {
         assert!(session.capacity() == self.fan_out.capacity(), "a session of another network");
         let attached = match self.fan_out.attach(session) {
             Ok(attached) => attached,
-            Err(
-                fan_out::AttachError::Full(session) | fan_out::AttachError::Capacity(session),
-            ) => return Err(AttachError::Full(SimSession { session, side })),
+            Err(fan_out::AttachError::Full(session) | fan_out::AttachError::Capacity(session)) => {
+                return Err(AttachError::Full(SimSession { session, side }));
+            }
         };
         let id = attached.session;
         side.images = attached.initial_images;
@@ -358,7 +358,7 @@ impl Fabric for SimFabric {
         side.cell = CellReader::create(&side.link.cell, id, self.epoch, Position(0)).ok();
         self.sides[id.index()] = Some(side);
         self.tell(id, self.state, self.beaten_at);
-        // What is published from here on need not wait behind the image when there is credit for it.
+        // What is published from here on need not wait behind the image, if credit suffices.
         self.pump();
         Ok(id)
     }
@@ -381,6 +381,8 @@ impl Fabric for SimFabric {
             return Err(DirectoryFull { instrument_id, count, capacity });
         }
         self.fan_out.on_entry(InstrumentId(entry.instrument_id));
+        // Staged at once where there is credit, so that snapshots need not wait behind it.
+        self.pump();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The publisher's copy of every instrument's newest snapshot, from which dirty instruments are sent.
+//! The publisher's copy of every instrument's newest snapshot: what dirty instruments are sent.
 //!
 //! It is a copy because a reference would keep the snapshot's page out of the pool until the
 //! instrument trades again. What is sent is copied once more, into a pool page, because the next

@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-/// The subscriber's receive queue: how many receives it has posted, and the immediates that arrived.
+/// The subscriber's receive queue: how many receives it has posted, and what immediates arrived.
 #[derive(Debug)]
 pub(super) struct ReceiveQueue {
     immediates: Box<[AtomicU32]>,

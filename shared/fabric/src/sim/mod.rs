@@ -1,10 +1,10 @@
 //! A simulated RDMA network in one process: deterministic, seeded, with faults.
 //!
-//! It has the semantics that `verbs` has, and none of its hardware, so what passes here has a reason
-//! to pass there:
+//! It has the semantics that `verbs` has, and none of its hardware, so what passes here has a
+//! reason to pass there:
 //!
-//! - each session has a byte ring and a receive queue in *its* memory; the publisher's device writes
-//!   there, and a work request with an immediate consumes one posted receive;
+//! - each session has a byte ring and a receive queue in *its* memory; the publisher's device
+//!   writes there, and a work request with an immediate consumes one posted receive;
 //! - work requests refer to pool pages and read them when they execute, some time after they were
 //!   posted; a page stays referenced until a completion has been polled, flushed ones included;
 //! - one session's work requests execute in order, different sessions' in any order;
@@ -14,10 +14,10 @@
 //!
 //! ```text
 //!  SimFabric ── FanOut (core) ── who gets what, credit
-//!     │ post                                    subscriber's memory
+//!     │ post                                     subscriber's memory
 //!  QueuePair ═══ executes, some ticks later ═══► ring │ receive queue │ control block
-//!     │ completes, some ticks later                  │
-//!  CompletionQueue                                SimEndpoint ──► session cell (publisher's memory)
+//!     │ completes, some ticks later                  ▼
+//!  CompletionQueue                              SimEndpoint ──► session cell (publisher's memory)
 //! ```
 //!
 //! Time is the number of turns. The same seed and the same calls give the same run.
@@ -45,8 +45,8 @@ use tapecast_wire::{Epoch, Nanos};
 use crate::pool::Pool;
 pub use endpoint::{OpenError, SimEndpoint};
 pub use fabric::{SimFabric, SimSession};
-pub use link::SimFaults;
 use link::Link;
+pub use link::SimFaults;
 pub use queue_pair::MAX_GATHER;
 
 /// What a simulated network is made from.
@@ -162,8 +162,7 @@ impl SimHost {
     /// [`SimError`] for numbers of which no network can be made.
     pub fn create(config: &SimConfig, pool: Pool) -> Result<Sim, SimError> {
         let SimConfig { instruments, levels_per_side, gather, send_depth, .. } = *config;
-        let window =
-            WindowSize::new(config.ring_bytes, config.receive_depth, send_depth, gather)?;
+        let window = WindowSize::new(config.ring_bytes, config.receive_depth, send_depth, gather)?;
         if gather as usize > MAX_GATHER {
             return Err(SimError::Gather { gather });
         }

@@ -183,7 +183,8 @@ impl QueuePair {
     fn post_one(&mut self, request: WorkRequest, is_last: bool, tick: u64, dice: &mut Dice) {
         debug_assert!(!self.in_error, "the fan-out does not stage for an evicted session");
         let signaled = self.signal.next(is_last);
-        let before = self.posted.back().map_or((0, 0), |last| (last.executes_at, last.completes_at));
+        let before =
+            self.posted.back().map_or((0, 0), |last| (last.executes_at, last.completes_at));
         let executes_at = before.0.max(tick + dice.up_to(self.delays.execute));
         let completes_at = before.1.max(executes_at + dice.up_to(self.delays.complete));
         self.posted.push_back(WorkRequest { signaled, executes_at, completes_at, ..request });
@@ -236,8 +237,8 @@ impl QueuePair {
         self.enter_error(id, status, completions);
     }
 
-    /// Puts the queue pair into error: each outstanding work request becomes a completion, the first
-    /// with `first`, whether it is signaled or not.
+    /// Puts the queue pair into error: each outstanding work request becomes a completion, the
+    /// first with `first`, whether it is signaled or not.
     pub(super) fn enter_error(
         &mut self,
         id: SessionId,
@@ -311,7 +312,7 @@ fn execute(link: &Link, work: &Work, directory: &DirectoryRecords) -> Status {
 /// Writes whole words into the subscriber's ring.
 fn write(link: &Link, position: Position, bytes: &[u8]) {
     let ring_words = link.ring.len();
-    let first = position.0 as usize / WORD_BYTES & (ring_words - 1);
+    let first = (position.0 as usize / WORD_BYTES) & (ring_words - 1);
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
     debug_assert!(rest.is_empty(), "records are whole words");
     for (index, word) in words.iter().enumerate() {

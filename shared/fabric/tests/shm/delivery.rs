@@ -1,13 +1,14 @@
 //! Shared memory within one process: what is delivered, what is counted, what is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::support::{EPOCH, Publisher, Seen, Source, drain, open, small};
 use tapecast_core::Interest;
 use tapecast_fabric::park::Parker;
 use tapecast_fabric::shm::{CreateError, MappingError, OpenError, ShmConfig, ShmEndpoint, ShmHost};
 use tapecast_fabric::{
-    AttachError, ChannelState, Endpoint, Fabric, Full, LatencyReport, PollError, WaitStrategy,
+    AttachError, ChannelState, Fabric, Full, LatencyReport, PollError, WaitStrategy,
 };
 use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::limits::{MAX_SUBSCRIBERS, POOL_PAGES};
@@ -302,26 +303,16 @@ fn torn_records_are_never_delivered_while_the_writer_laps_its_readers_all_the_ti
 #[test]
 fn a_reader_that_inspects_in_place_sees_each_wanted_record_once() {
     let mut publisher = Publisher::new(&small());
-    let (_, descriptors) = publisher.attach(Policy::Conflate);
-    let endpoint =
-        ShmEndpoint::open(descriptors.into_vec(), Policy::Conflate, WaitStrategy::Spin).unwrap();
-    let mut endpoint = endpoint;
-    let mut account = tapecast_core::account::Account::new(&only(&[2]), 64);
-    assert_eq!(endpoint.poll(&mut account, 8, |_| ()), Ok(0));
+    let mut receiver = publisher.receiver(Policy::Conflate, &only(&[2]));
+    assert_eq!(drain(&mut receiver), []);
+    receiver.poll(1, |_| ()).unwrap();
     publisher.publish([1, 2, 3, 2]);
-    let mut look =
-        || endpoint.inspect(&mut account, |raw| raw.header().unwrap().instrument_sequence);
+    let mut look = || receiver.inspect(|raw| raw.header().unwrap().instrument_sequence);
     assert_eq!([look(), look(), look()], [Ok(Some(1)), Ok(Some(2)), Ok(None)]);
     publisher.publish(a_lap_of(2));
-    let mut look =
-        || endpoint.inspect(&mut account, |raw| raw.header().unwrap().instrument_sequence);
-    assert_eq!(look(), Ok(None), "the writer got there first");
-    let mut sequences = Vec::new();
-    while endpoint.is_ready() {
-        let deliver = |delivery: tapecast_fabric::Delivery<'_>| sequences.push(Seen::of(&delivery));
-        endpoint.poll(&mut account, 8, deliver).unwrap();
-    }
-    assert_eq!(sequences, [Seen::conflated(2, 2050, 2047)]);
+    assert_eq!(receiver.inspect(|_| ()), Ok(None), "the writer got there first");
+    assert_eq!(drain(&mut receiver), [Seen::conflated(2, 2050, 2047)]);
+    receiver.account().assert_invariants();
 }
 
 #[test]
@@ -359,6 +350,26 @@ fn closing_is_seen_after_everything_that_was_published() {
     publisher.fabric.close(Nanos(5), Farewell::EndOfSource);
     assert_eq!(receiver.state(), ChannelState::Closed);
     assert_eq!(drain(&mut receiver), [Seen::initial(0, 1)]);
+}
+
+#[test]
+fn a_channel_that_closes_between_a_look_at_its_state_and_the_wait_is_not_slept_on() {
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    let strategies =
+        [WaitStrategy::Spin, WaitStrategy::Yield, WaitStrategy::Block, WaitStrategy::Fd];
+    for strategy in strategies {
+        let mut publisher = Publisher::with_waker(&small());
+        let (_, descriptors) = publisher.attach(Policy::Conflate);
+        let mut receiver = open(descriptors, Policy::Conflate, strategy, &Interest::All);
+        publisher.publish([0]);
+        assert!(receiver.wait(LONG).unwrap());
+        drain(&mut receiver);
+        assert_eq!(receiver.state(), ChannelState::Running);
+        publisher.fabric.close(publisher.now, Farewell::Closing);
+        assert!(!receiver.wait(LONG).unwrap(), "{strategy:?}");
+        assert_eq!(receiver.state(), ChannelState::Closed);
+        assert!(!receiver.wait(Duration::from_millis(1)).unwrap(), "told once");
+    }
 }
 
 #[test]

@@ -132,11 +132,6 @@ impl Parent {
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.lines.get_mut(), "{line}").unwrap();
     }
-
-    /// The next line; `None` when the parent is gone.
-    pub(crate) fn hear(&mut self) -> Option<String> {
-        hear(&mut self.lines)
-    }
 }
 
 fn hear(lines: &mut BufReader<UnixStream>) -> Option<String> {

@@ -5,13 +5,19 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use memmap2::MmapOptions;
 use rustix::fs::FallocateFlags;
 use rustix::fs::{SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::thread::futex::{self, Flags};
 use tapecast_core::Interest;
 use tapecast_fabric::shm::{Sealing, ShmConfig};
 use tapecast_fabric::{Fabric, WaitStrategy};
+use tapecast_ring::{RegionReader, Words};
 use tapecast_wire::attach::Policy;
 
 use crate::support::{Publisher, Seen, drain, open, small};
@@ -137,9 +143,44 @@ fn the_wake_socket_takes_nothing_from_a_subscriber_and_never_blocks_the_waker() 
         let _armed = deaf.endpoint_mut().arm();
         publisher.publish([0]);
         while sleeper.is_ready() || sleeper.totals().delivered < round {
-            sleeper.wait(std::time::Duration::from_secs(3600)).unwrap();
+            sleeper.wait(Duration::from_secs(3600)).unwrap();
             sleeper.poll(8, |_| ()).unwrap();
         }
         deaf.poll(8, |_| ()).unwrap();
     }
+}
+
+/// A region as a subscriber maps it.
+fn map(region: &OwnedFd) -> RegionReader {
+    let bytes = fstat(region).unwrap().st_size as usize;
+    let map = Arc::new(MmapOptions::new().len(bytes).map_raw_read_only(region).unwrap());
+    let base = NonNull::new(map.as_mut_ptr().cast()).unwrap();
+    // SAFETY: the mapping is page-aligned, as long as said, lives as long as the `Arc`, and its
+    // file cannot shrink; nothing else refers to it.
+    let words = unsafe { Words::from_raw(base, bytes / 8, map) };
+    RegionReader::open(words).unwrap()
+}
+
+#[test]
+fn a_subscriber_that_steals_the_others_sleep_cannot_keep_them_from_waking() {
+    let mut publisher = Publisher::with_waker(&small());
+    let mut victim = publisher.receiver(Policy::Conflate, &Interest::All);
+    let region = publisher.attach(Policy::Conflate).1.into_vec().remove(0);
+    let reader = map(&region);
+    // SAFETY: the address is aligned and mapped as long as `reader`; only the kernel uses it here.
+    let word = unsafe { AtomicU32::from_ptr(reader.wake_address().cast_mut()) };
+    let trap = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let slept = scope.spawn(move || {
+            while drain(&mut victim).is_empty() {
+                victim.wait(Duration::from_secs(24 * 3600)).unwrap();
+            }
+        });
+        // Moves the sleeper from the region's word to one that nobody wakes, then publishes.
+        while futex::requeue(word, Flags::empty(), 0, 1, &trap) != Ok(1) {
+            std::thread::yield_now();
+        }
+        publisher.publish([0]);
+        slept.join().unwrap();
+    });
 }

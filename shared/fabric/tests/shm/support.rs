@@ -118,7 +118,8 @@ pub(crate) struct Publisher {
     pub(crate) source: Source,
     pub(crate) bell: Bell,
     pub(crate) now: Nanos,
-    pub(crate) sender: Parker,
+    /// Never parks: this thread is the sender.
+    _sender: Parker,
     waker: Option<Waker>,
     thread: Option<WakerThread>,
 }
@@ -134,7 +135,7 @@ impl Publisher {
         let bell = Bell::with_waker(sender.ringer(), waker.ringer());
         let source = Source::new(config.instruments);
         let now = Nanos(1_000_000_000);
-        Self { host, fabric, source, bell, now, sender, waker: Some(waker), thread: None }
+        Self { host, fabric, source, bell, now, _sender: sender, waker: Some(waker), thread: None }
     }
 
     /// With a thread that wakes sleeping readers.

@@ -241,7 +241,7 @@ impl GatedReader {
 
     /// Lends the next record in place and moves past it; `None` when there is none yet. It stays
     /// whole until the consumed position is announced beyond it, which the borrow keeps from
-    /// happening by [`Self::position`]. Aligned to 64.
+    /// happening by [`Self::position`]. Aligned to 8.
     ///
     /// # Errors
     /// [`ReadError`]: the gate does not hold, or the ring is damaged.

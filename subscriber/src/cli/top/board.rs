@@ -66,13 +66,13 @@ pub(super) enum Order {
 }
 
 impl Board {
-    pub(super) fn new(socket: &str, subscriber: &Subscriber) -> Self {
+    pub(super) fn new(socket: &str, epoch: Epoch) -> Self {
         let now = Instant::now();
         Self {
             socket: socket.to_owned(),
-            session: subscriber.session_id().get(),
+            session: 0,
             started: now,
-            state: Standing::of(subscriber.state()),
+            state: Standing::of(&State::Live),
             notice: None,
             interval: None,
             totals: Statistics::default(),
@@ -82,8 +82,8 @@ impl Board {
             selected: 0,
             visible: Vec::new(),
             rows: Vec::new(),
-            epoch: subscriber.epoch(),
-            meter: Meter::new(subscriber),
+            epoch,
+            meter: Meter::new(),
             ticked: now,
             disordered: false,
         }
@@ -91,12 +91,7 @@ impl Board {
 
     pub(super) fn on_snapshot(&mut self, snapshot: &Snapshot<'_>) {
         self.meter.on_snapshot(snapshot);
-        if snapshot.epoch() != self.epoch {
-            // Ids mean other instruments now.
-            self.rows.clear();
-            self.visible.clear();
-            self.epoch = snapshot.epoch();
-        }
+        self.on_epoch(snapshot.epoch());
         if self.paused {
             return;
         }
@@ -118,6 +113,15 @@ impl Board {
         }
     }
 
+    /// Ids mean other instruments in another epoch.
+    pub(super) fn on_epoch(&mut self, epoch: Epoch) {
+        if epoch != self.epoch {
+            self.rows.clear();
+            self.visible.clear();
+            self.epoch = epoch;
+        }
+    }
+
     /// After what was there has been received.
     pub(super) fn on_turn(&mut self, subscriber: &mut Subscriber) {
         if let Some(event) = subscriber.events().last() {
@@ -128,6 +132,11 @@ impl Board {
         if self.ticked.elapsed() >= TICK {
             self.tick(subscriber);
         }
+        self.put_in_order();
+    }
+
+    /// Arranges the rows if any came or moved.
+    pub(super) fn put_in_order(&mut self) {
         if std::mem::take(&mut self.disordered) {
             self.arrange();
         }
@@ -138,6 +147,10 @@ impl Board {
         let time = now - self.ticked;
         self.ticked = now;
         let (interval, totals) = self.meter.tick(subscriber);
+        self.on_interval(interval, totals, time);
+    }
+
+    pub(super) fn on_interval(&mut self, interval: Interval, totals: Statistics, time: Duration) {
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
@@ -147,7 +160,7 @@ impl Board {
             row.per_second = (row.count as f64 / time.as_secs_f64()).round() as u64;
             row.count = 0;
         }
-        self.disordered = self.order == Order::Rate;
+        self.disordered |= self.order == Order::Rate;
     }
 
     pub(super) fn on_notice(&mut self, notice: String) {

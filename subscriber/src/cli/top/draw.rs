@@ -6,7 +6,9 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as TableRow, Sparkline, Table, TableState};
+use ratatui::widgets::{
+    Block, Borders, Cell, Paragraph, Row as TableRow, Sparkline, Table, TableState,
+};
 use tapecast_subscriber::{BookLevel, HumanNanos, LatencyFigures, Snapshot, TradingStatus};
 
 use super::board::{Board, Order, Row};
@@ -15,6 +17,8 @@ use crate::cli::line::{decimals, time_of_day};
 
 /// Narrowest screen on which the depth of the selected book stands beside the table.
 const BESIDE_MIN: u16 = 124;
+/// Narrowest screen that has room for the curve of rates.
+const CURVE_MIN: u16 = 104;
 /// Columns of the depth.
 const DEPTH_COLUMNS: u16 = 52;
 /// Lines of the depth when it stands below the table.
@@ -56,13 +60,27 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board) {
         .title(Line::from(facts).alignment(Alignment::Right));
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    if inner.width < CURVE_MIN {
+        return frame.render_widget(Paragraph::new(figures(board)), inner);
+    }
     let [text, curve] =
         Layout::horizontal([Constraint::Min(60), Constraint::Length(inner.width / 4)]).areas(inner);
     frame.render_widget(Paragraph::new(figures(board)), text);
-    let width = usize::from(curve.width);
-    let skip = board.history.len().saturating_sub(width);
+    draw_curve(frame, curve, board);
+}
+
+/// The rate over the last minutes, newest on the right.
+fn draw_curve(frame: &mut Frame<'_>, area: Rect, board: &Board) {
+    let [caption, curve] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
+    let columns = usize::from(curve.width);
+    let rates = board.history.iter().skip(board.history.len().saturating_sub(columns));
+    let peak = grouped(rates.clone().copied().max().unwrap_or(0));
+    let text = Line::from(format!("peak {peak}/s in {columns} s")).dim();
+    frame.render_widget(Paragraph::new(text.alignment(Alignment::Right)), caption);
+    let empty = std::iter::repeat_n(None, columns.saturating_sub(rates.len()));
     let sparkline = Sparkline::default()
-        .data(board.history.iter().skip(skip).copied())
+        .data(empty.chain(rates.map(|rate| Some(*rate))))
         .style(Style::new().fg(Color::Cyan));
     frame.render_widget(sparkline, curve);
 }
@@ -78,6 +96,13 @@ fn figures(board: &Board) -> Vec<Line<'static>> {
     let rate = grouped(interval.delivered_per_second.round() as u64);
     let conflating = interval.conflated_per_second.round() as u64;
     let conflation = format!("conflated {} ({}/s)", grouped(totals.conflated), grouped(conflating));
+    let gaps = format!("feed gaps {}", grouped(totals.feed_gaps));
+    let rest = format!(
+        "  laps {}  reconnects {}  lag {}",
+        grouped(totals.laps),
+        grouped(totals.reconnects),
+        bytes(totals.lag_bytes)
+    );
     vec![
         Line::from(vec![
             format!("{rate} snapshots/s").bold(),
@@ -85,19 +110,8 @@ fn figures(board: &Board) -> Vec<Line<'static>> {
             notable(conflation, conflating, Color::Yellow),
             Span::from("  "),
             notable(format!("lost {}", grouped(totals.lost)), totals.lost, Color::Red),
-            Span::from("  "),
-            notable(
-                format!("feed gaps {}", grouped(totals.feed_gaps)),
-                interval.feed_gaps,
-                Color::Yellow,
-            ),
-            Span::from(format!(
-                "  laps {}  reconnects {}  lag {}",
-                grouped(totals.laps),
-                grouped(totals.reconnects),
-                bytes(totals.lag_bytes)
-            )),
         ]),
+        Line::from(vec![notable(gaps, interval.feed_gaps, Color::Yellow), Span::from(rest)]),
         latency_line("last second", &interval.latency, interval.jitter_ns),
         latency_line("since start", &totals.latency, totals.jitter.p99_minus_p50_ns),
     ]
@@ -161,15 +175,15 @@ fn book_row(row: &Row, board: &Board) -> TableRow<'static> {
     let view = row.book.view();
     let decimals = decimals(&view);
     let price = |level: Option<BookLevel>, color| {
-        let text = level.map_or("-".into(), |level| format!("{:.decimals$}", level.price));
+        let text = level.map_or_else(|| "-".into(), |level| format!("{:.decimals$}", level.price));
         right(text).fg(color)
     };
     let size = |level: Option<BookLevel>| {
-        right(level.map_or("-".into(), |level| level.quantity.to_string()))
+        right(level.map_or_else(|| "-".into(), |level| level.quantity.to_string()))
     };
     let (bid, ask) = (view.best_bid(), view.best_ask());
-    let spread = view.spread().map_or("-".into(), |gap| format!("{gap:.decimals$}"));
-    let last = view.last_trade().map_or("-".into(), |t| format!("{:.decimals$}", t.price));
+    let spread = view.spread().map_or_else(|| "-".into(), |gap| format!("{gap:.decimals$}"));
+    let last = view.last_trade().map_or_else(|| "-".into(), |t| format!("{:.decimals$}", t.price));
     let rate = if row.per_second == 0 { "·".into() } else { grouped(row.per_second) };
     let line = TableRow::new([
         Line::from(view.symbol().to_owned()).bold(),
@@ -244,8 +258,7 @@ fn facts(view: &Snapshot<'_>) -> Line<'static> {
 
 /// One level of one side: size and price, on a bar as long as its share of the largest size.
 fn side_spans(view: &Snapshot<'_>, level: usize, width: usize, bids: bool) -> Vec<Span<'static>> {
-    let (side, color) =
-        if bids { (view.bids(), Color::Green) } else { (view.asks(), Color::Red) };
+    let (side, color) = if bids { (view.bids(), Color::Green) } else { (view.asks(), Color::Red) };
     let Some(BookLevel { price, quantity, .. }) = side.get(level) else {
         return vec![Span::from(" ".repeat(width))];
     };
@@ -292,4 +305,154 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, board: &Board) {
 
 const fn pause_word(board: &Board) -> &'static str {
     if board.paused { "go on (PAUSED)" } else { "pause" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use tapecast_subscriber::{
+        Epoch, Flags, Instrument, InstrumentId, Nanos, Sequence, Statistics,
+    };
+    use tapecast_wire::{Level, Snapshot as Record, SnapshotFields, encode_snapshot};
+
+    use super::*;
+    use crate::cli::interval::Interval;
+    use crate::cli::top::Key;
+
+    const CENT: i64 = 10_000_000;
+
+    /// Eight-byte aligned memory for one record.
+    #[repr(align(8))]
+    struct Aligned([u8; 4096]);
+
+    fn show(board: &mut Board, id: u32, symbol: &str, bid: i64, flags: Flags) {
+        let fields = SnapshotFields {
+            instrument_id: InstrumentId(id),
+            flags,
+            trading_status: TradingStatus::Trading,
+            epoch: Epoch(1),
+            channel_sequence: Sequence(1),
+            instrument_sequence: Sequence(1_234),
+            feed_sequence: 1,
+            ts_event: 1_709_303_400_000_000_000,
+            ts_recv: 1,
+            last_trade_price: bid,
+            last_trade_quantity: 1,
+        };
+        let mut memory = Aligned([0; 4096]);
+        let bids = [Level::new(bid, 300, 1), Level::new(bid - CENT, 600, 1)];
+        let asks = [Level::new(bid + CENT, 150, 1)];
+        encode_snapshot(&mut memory.0, &fields, &bids, &asks).unwrap();
+        let plain = Instrument::new(InstrumentId(id), symbol, "XTST");
+        let instrument = Arc::new(Instrument { tick_size: CENT, ..plain });
+        let record = Record::parse(&memory.0).unwrap();
+        board.on_snapshot(&Snapshot::new(record, &instrument, Some(Nanos(5_000))));
+    }
+
+    fn board() -> Board {
+        let mut board = Board::new("/run/tapecast/publisher.sock", Epoch(1));
+        show(&mut board, 0, "MSFT", 41_000 * CENT, Flags::NONE);
+        show(&mut board, 1, "AAPL", 18_995 * CENT, Flags::SUSPECT);
+        board.put_in_order();
+        board
+    }
+
+    fn screen(board: &Board, columns: u16, rows: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| draw(frame, board)).unwrap();
+        let cells = terminal.backend().buffer();
+        (0..rows)
+            .map(|row| (0..columns).map(|column| cells[(column, row)].symbol()).collect::<String>())
+            .map(|line: String| line.trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn books_stand_in_aligned_columns_by_symbol() {
+        let lines = screen(&board(), 130, 14);
+        assert!(lines[0].starts_with(" tapecast ● live ───"), "{lines:#?}");
+        assert!(lines[0].contains("/run/tapecast/publisher.sock · session 0"), "{lines:#?}");
+        let header = lines.iter().position(|line| line.starts_with("SYMBOL")).unwrap();
+        let books = &lines[header..header + 3];
+        let column = |line: &str, word: &str| {
+            line.find(word).map(|at| line[..at].chars().count() + word.chars().count())
+        };
+        assert!(books[1].starts_with("AAPL") && books[2].starts_with("MSFT"), "{lines:#?}");
+        assert!(books[1].contains("SUSPECT"), "{lines:#?}");
+        for (head, value) in [("BID SIZE", "300"), ("BID  ", "189.95  "), ("SPREAD", "0.01")] {
+            assert_eq!(column(&books[0], head), column(&books[1], value), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn the_depth_of_the_selected_book_stands_beside_the_table() {
+        let mut board = board();
+        assert!(!board.on_keys(vec![Key::Down, Key::Down]));
+        let lines = screen(&board, 130, 14);
+        assert!(lines.iter().any(|line| line.contains("MSFT XTST")), "{lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains("14:30:00.000000 UTC  #1,234")),
+            "{lines:#?}"
+        );
+        let best = lines.iter().find(|line| line.contains("410.00 │ 410.01")).unwrap();
+        assert!(best.contains("300") && best.contains("150"), "{lines:#?}");
+    }
+
+    #[test]
+    fn no_size_of_the_screen_makes_it_panic() {
+        let mut board = board();
+        let interval = Interval {
+            seconds: 1.0,
+            delivered_per_second: 2.0,
+            conflated_per_second: 1.0,
+            lost: 0,
+            feed_gaps: 1,
+            laps: 0,
+            latency: LatencyFigures { count: 2, ..Default::default() },
+            jitter_ns: 0,
+        };
+        board.on_interval(interval, Statistics::default(), Duration::from_secs(1));
+        board.on_notice("attached again".to_owned());
+        for columns in [1, 2, 20, 79, 103, 104, 124, 500] {
+            for rows in [1, 2, 5, 8, 24, 100] {
+                screen(&board, columns, rows);
+            }
+        }
+        screen(&Board::new("", Epoch(1)), 80, 24);
+    }
+
+    #[test]
+    fn sorting_by_rate_keeps_the_chosen_book_chosen() {
+        let mut board = board();
+        show(&mut board, 0, "MSFT", 41_001 * CENT, Flags::NONE);
+        assert_eq!(board.selected_row().unwrap().book.view().symbol(), "AAPL");
+        let interval = Interval {
+            seconds: 1.0,
+            delivered_per_second: 3.0,
+            conflated_per_second: 0.0,
+            lost: 0,
+            feed_gaps: 0,
+            laps: 0,
+            latency: LatencyFigures::default(),
+            jitter_ns: 0,
+        };
+        board.on_interval(interval, Statistics::default(), Duration::from_secs(1));
+        board.on_keys(vec![Key::Sort]);
+        board.put_in_order();
+        let lines = screen(&board, 130, 14);
+        let header = lines.iter().position(|line| line.starts_with("SYMBOL")).unwrap();
+        assert!(lines[header + 1].starts_with("MSFT"), "{lines:#?}");
+        assert_eq!(board.selected_row().unwrap().book.view().symbol(), "AAPL");
+    }
+
+    #[test]
+    fn another_epoch_begins_with_an_empty_screen() {
+        let mut board = board();
+        assert_eq!(board.visible.len(), 2);
+        board.on_epoch(Epoch(2));
+        assert!(board.selected_row().is_none() && board.visible.is_empty());
+    }
 }

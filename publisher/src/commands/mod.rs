@@ -1,0 +1,40 @@
+//! What each subcommand does.
+
+mod generate;
+mod open;
+mod run;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+pub use generate::generate;
+pub use run::run;
+
+use crate::cli::ConfigArgs;
+use crate::config::{self, Effective};
+
+/// `check-config`: prints the effective configuration.
+///
+/// # Errors
+/// When the configuration cannot be used.
+pub fn check_config(args: &ConfigArgs) -> Result<ExitCode> {
+    let effective = load(args)?;
+    run::check(&effective)?;
+    match write!(std::io::stdout().lock(), "{effective}") {
+        // A reader such as `head` that has seen enough is no error.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.context("cannot write the configuration")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(args: &ConfigArgs) -> Result<Effective> {
+    // Names and values that are not text cannot be ours; a key's value that is not shows up as
+    // wrong, with its name.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    Ok(config::load(&args.layers(environment))?)
+}

@@ -1,0 +1,371 @@
+//! `run`: puts the publisher together, lets it live, and writes down what it did.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use crossbeam_channel::{Receiver, bounded};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tapecast_control::{Access, Listener, ListenerOptions};
+use tapecast_fabric::park::{Bell, IdleStrategy, Parker, Ringer};
+use tapecast_fabric::pool::{Pool, PoolConfig};
+use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, WakerThread};
+use tapecast_wire::Epoch;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tracing::info;
+
+use super::open::{WithSource, open_source};
+use crate::book::BookBuilder;
+use crate::cli::RunArgs;
+use crate::clock::unix_now;
+use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
+use crate::config::{Config, Effective, Idle, LogFormat, Seal, SourceKind, prepare_socket_folder};
+use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, QUEUE_ITEMS, StopFlag};
+use crate::logging;
+use crate::report::{Findings, Report, ReportFile};
+use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
+use crate::source::Source;
+use crate::source::pacing::Pacer;
+use crate::source::progress::{Progress as ProgressMeter, ProgressDisplay, ProgressTotal};
+
+/// Exit status when the input was damaged or cut short.
+const SOURCE_FAILED: u8 = 3;
+/// How long the sender's thread is given to end after the channel was closed.
+const SENDER_END_MAX: Duration = Duration::from_secs(2);
+
+/// Publishes a source until it ends or a signal comes.
+///
+/// # Errors
+/// When the publisher cannot start, or its report cannot be written; the text names cause and
+/// remedy.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let effective = super::load(&args.config)?;
+    logging::start(&effective.config.log);
+    check(&effective)?;
+    let report = args.report.as_deref().map(ReportFile::create).transpose()?;
+    let runtime = runtime()?;
+    let signals = {
+        let _context = runtime.enter();
+        Signals::new().context("cannot take over SIGTERM and SIGINT")?
+    };
+    let listener = listen(&runtime, &effective)?;
+    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
+    let life = open_source(&effective.config.source, start)??;
+    let failed = life.failure.clone();
+    if let Some(file) = report {
+        file.write(&life.report)?;
+    }
+    match failed {
+        Some(error) => {
+            eprintln!("tapecast-publisher: the source failed: {error}");
+            Ok(ExitCode::from(SOURCE_FAILED))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Checks what can be checked without taking anything.
+///
+/// # Errors
+/// When a user, group or core is configured that is not there.
+pub(super) fn check(effective: &Effective) -> Result<()> {
+    access(effective)?;
+    let Some(cpu) = effective.config.sender.cpu else { return Ok(()) };
+    let allowed = sched_getaffinity(None).context("cannot ask which cores may be used")?;
+    if cpu.count() < CpuSet::MAX_CPU && allowed.is_set(cpu.count()) {
+        return Ok(());
+    }
+    let cores: Vec<String> = (0..CpuSet::MAX_CPU)
+        .filter(|core| allowed.is_set(*core))
+        .map(|core| core.to_string())
+        .collect();
+    let problem =
+        format!("core {} may not be used; this process may use {}", cpu.get(), cores.join(", "));
+    Err(effective.contradiction("sender.cpu", problem).into())
+}
+
+fn access(effective: &Effective) -> Result<Access> {
+    let config = &effective.config.access;
+    Access::resolve(&config.users.0, &config.groups.0).map_err(|error| {
+        let (users, groups) = (effective.origin("access.users"), effective.origin("access.groups"));
+        anyhow!("access.users ({users}), access.groups ({groups}): {error}")
+    })
+}
+
+fn runtime() -> Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("cannot start the conductor's runtime")
+}
+
+fn listen(runtime: &Runtime, effective: &Effective) -> Result<Listener> {
+    let socket = &effective.config.publisher.socket;
+    prepare_socket_folder(socket).with_context(|| {
+        let path = socket.display();
+        format!("cannot make the folder of the socket {path}; choose another with --socket")
+    })?;
+    let options = ListenerOptions::new(socket, access(effective)?);
+    let _context = runtime.enter();
+    Ok(Listener::bind(options)?)
+}
+
+/// What a publisher's life came to.
+struct Life {
+    report: Report,
+    failure: Option<String>,
+}
+
+/// Everything but the source.
+struct Start<'a> {
+    args: &'a RunArgs,
+    effective: &'a Effective,
+    runtime: &'a Runtime,
+    signals: Signals,
+    listener: Listener,
+}
+
+impl WithSource for Start<'_> {
+    type Output = Result<Life>;
+
+    fn with_source<S: Source + 'static>(self, source: S) -> Result<Life> {
+        let Self { args, effective, runtime, signals, listener } = self;
+        let config = &effective.config;
+        let epoch = Epoch(unix_now().0);
+        let directory = Arc::new(directory(config, &source)?);
+        let plant = Plant::new(config, epoch, &directory)?;
+        let stop = StopFlag::default();
+        let (gate, started) = bounded(1);
+        let (feed_ended, feed_end) = oneshot::channel();
+        let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
+        // The pool outlives the feed here: its last page must not take the sender's time to unmap it.
+        let encoder = Encoder::new(epoch, Arc::clone(&directory), plant.pool.clone(), queue);
+        let books = BookBuilder::new(config.book.levels.count(), encoder);
+        let playback = playback(args, config, &source);
+        let feed = Feed::new(source, books, playback);
+        spawn_feed(feed, started, feed_ended)?;
+        let settings = Settings {
+            epoch,
+            sessions_max: config.access.sessions_max.count(),
+            lossless: config.access.lossless.0,
+            stall_max: Duration::from_secs(config.access.stall_max_s.get()),
+            wait_for: args.wait_for as usize,
+            exit_at_end: args.exit_at_end,
+        };
+        let parts = Parts {
+            listener,
+            host: plant.host,
+            port: plant.port,
+            sender: plant.ringer,
+            progress: plant.progress,
+            directory: Arc::clone(&directory),
+            stop,
+            gate,
+        };
+        log_start(config, epoch, &directory);
+        let conductor = Conductor::new(settings, parts);
+        let ended = runtime.block_on(conductor.run(signals, feed_end));
+        // The waker wakes everybody once more, so that nobody sleeps through the end.
+        drop(plant.waker);
+        let sender = join(plant.sender)?;
+        info!(published = sender.progress.published, "closed");
+        Ok(life(effective, epoch, &directory, &sender, ended))
+    }
+}
+
+/// The instruments that are known before the source plays, so that the first subscriber can already
+/// ask for them by name.
+fn directory<S: Source>(config: &Config, source: &S) -> Result<Directory> {
+    let directory = Directory::new(config.shm.instruments_max.count());
+    let known = source.instruments();
+    if known.len() > directory.capacity() {
+        bail!(
+            "the source lists {} instruments, shm.instruments_max is {}: raise it, or choose \
+             fewer with source.symbols (--symbols)",
+            known.len(),
+            directory.capacity()
+        );
+    }
+    for instrument in known {
+        if !directory.upsert(instrument) {
+            bail!("the source numbers its instruments with holes, at {}", instrument.symbol);
+        }
+    }
+    Ok(directory)
+}
+
+fn playback<S: Source>(args: &RunArgs, config: &Config, source: &S) -> Playback {
+    let gap_max_s = config.source.gap_max_s.get();
+    let gap_max = (gap_max_s > 0).then(|| Duration::from_secs(gap_max_s));
+    // Between log lines for machines a bar has no place.
+    let quiet = args.no_progress || config.log.format == LogFormat::Json;
+    let meter = match ProgressDisplay::for_stderr(quiet) {
+        ProgressDisplay::Bar => {
+            let label = config.source.file.as_ref().map(|file| file.display().to_string());
+            let label = label.unwrap_or_else(|| config.source.kind.word().to_owned());
+            let total =
+                source.stats().bytes_total.map_or(ProgressTotal::Unknown, ProgressTotal::Bytes);
+            Some(ProgressMeter::start(ProgressDisplay::Bar, &label, total))
+        }
+        ProgressDisplay::Lines | ProgressDisplay::Off => None,
+    };
+    Playback {
+        pacer: Pacer::new(config.source.pace.0, gap_max),
+        looping: config.source.looping.0,
+        marks_end: !args.exit_at_end,
+        meter,
+    }
+}
+
+/// Memory and threads of a publisher.
+struct Plant {
+    queue: crossbeam_channel::Sender<FeedItem>,
+    bell: Bell,
+    pool: Pool,
+    host: ShmHost,
+    port: CommandPort<tapecast_fabric::shm::ShmSession>,
+    ringer: Ringer,
+    progress: Arc<SenderProgress>,
+    waker: WakerThread,
+    sender: JoinHandle<SenderReport>,
+}
+
+impl Plant {
+    fn new(config: &Config, epoch: Epoch, directory: &Directory) -> Result<Self> {
+        let pool = Pool::new(PoolConfig { huge_pages: config.pool.hugepages.0 })
+            .context("pool.hugepages")?;
+        let parker = Parker::new();
+        let ringer = parker.ringer();
+        let Shm { host, mut fabric, waker } =
+            ShmHost::create(&shm_config(config, epoch), ringer.clone())
+                .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
+        enter_instruments(&mut fabric, directory)?;
+        let bell = Bell::with_waker(ringer.clone(), waker.ringer());
+        let (queue, items) = bounded(QUEUE_ITEMS);
+        let (port, sender_port) = command_ports();
+        let progress = Arc::new(SenderProgress::default());
+        let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
+        let waker = waker.spawn().context("cannot start the waker's thread")?;
+        let sender = spawn_sender(sender, config, parker)?;
+        Ok(Self { queue, bell, pool, host, port, ringer, progress, waker, sender })
+    }
+}
+
+fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {
+    ShmConfig {
+        epoch,
+        ring_bytes: config.shm.ring_bytes.get(),
+        instruments: config.shm.instruments_max.count(),
+        levels_per_side: config.book.levels.count(),
+        sealing: match config.shm.seal {
+            Seal::FutureWrite => Sealing::FutureWrite,
+            Seal::Owner => Sealing::Owner,
+        },
+        allow_lossless: config.access.lossless.0,
+    }
+}
+
+fn enter_instruments(fabric: &mut ShmFabric, directory: &Directory) -> Result<()> {
+    use tapecast_fabric::Fabric;
+    let known = directory.instruments();
+    known.iter().try_for_each(|known| fabric.upsert_instrument(&known.to_wire()))?;
+    Ok(())
+}
+
+fn spawn_sender(
+    sender: Sender<ShmFabric>,
+    config: &Config,
+    parker: Parker,
+) -> Result<JoinHandle<SenderReport>> {
+    let idle = match config.sender.idle {
+        Idle::Spin => IdleStrategy::Spin,
+        Idle::Yield => IdleStrategy::Yield,
+        Idle::Block => IdleStrategy::Block,
+    };
+    let cpu = config.sender.cpu.map(|cpu| cpu.count());
+    let thread = std::thread::Builder::new().name("tapecast-sender".to_owned());
+    let spawned = thread.spawn(move || {
+        if let Some(cpu) = cpu {
+            pin(cpu);
+        }
+        sender.run(idle, parker)
+    });
+    spawned.context("cannot start the sender's thread")
+}
+
+/// Pins this thread to a core that was checked at start.
+fn pin(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    if let Err(error) = sched_setaffinity(None, &only) {
+        tracing::warn!("the sender is not pinned to core {cpu}: {error}");
+    }
+}
+
+fn spawn_feed<S: Source + 'static>(
+    feed: Feed<S>,
+    started: Receiver<()>,
+    ended: oneshot::Sender<FeedEnd>,
+) -> Result<()> {
+    let thread = std::thread::Builder::new().name("tapecast-feed".to_owned());
+    let spawned = thread.spawn(move || {
+        // Nobody listens only when the conductor has given up on this thread.
+        let _told = ended.send(feed.run(&started));
+    });
+    spawned.context("cannot start the feed's thread")?;
+    Ok(())
+}
+
+fn join(sender: JoinHandle<SenderReport>) -> Result<SenderReport> {
+    let deadline = Instant::now() + SENDER_END_MAX;
+    while !sender.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if !sender.is_finished() {
+        bail!("the sender did not end in time; please report this");
+    }
+    sender.join().map_err(|_| anyhow!("the sender ended with a defect; please report this"))
+}
+
+fn log_start(config: &Config, epoch: Epoch, directory: &Directory) {
+    let file = config.source.file.as_ref().map(|file| file.display().to_string());
+    info!(
+        name = config.publisher.name,
+        socket = %config.publisher.socket.display(),
+        source = config.source.kind.word(),
+        file,
+        pace = %config.source.pace,
+        instruments = directory.count(),
+        levels = config.book.levels.get(),
+        ring = %config.shm.ring_bytes,
+        epoch = epoch.0,
+        "publishing"
+    );
+}
+
+fn life(
+    effective: &Effective,
+    epoch: Epoch,
+    directory: &Directory,
+    sender: &SenderReport,
+    ended: ConductorReport,
+) -> Life {
+    let ConductorReport { sessions, feed } = ended;
+    let config = &effective.config;
+    let needs_file = config.source.kind != SourceKind::Synthetic;
+    let findings = Findings {
+        publisher: &config.publisher.name,
+        epoch: epoch.0,
+        written_ns: unix_now().0,
+        kind: config.source.kind.word(),
+        file: config.source.file.clone().filter(|_| needs_file),
+        feed: feed.as_ref(),
+        sender,
+        instruments: &directory.instruments(),
+        sessions,
+    };
+    let report = Report::new(findings);
+    let failure = feed.and_then(|end| end.outcome.error().map(str::to_owned));
+    Life { report, failure }
+}

@@ -1,0 +1,246 @@
+//! Who is attached, and who was.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tapecast_control::{PeerCredentials, Pending};
+use tapecast_fabric::SessionStats;
+use tapecast_fabric::shm::SessionMonitor;
+use tapecast_wire::attach::Policy;
+use tapecast_wire::{Nanos, Position, SessionId};
+use tokio::sync::oneshot;
+use tracing::info;
+
+use super::session::Goodbye;
+use crate::clock::unix_now;
+
+/// Sessions that the report remembers in full. A publisher may run for months.
+const RECORDS_MAX: usize = 10_000;
+
+/// A session that has a place with the sender.
+#[derive(Debug)]
+pub(super) struct Member {
+    id: SessionId,
+    pub(super) name: String,
+    peer: PeerCredentials,
+    policy: Policy,
+    /// Symbols asked for; 0 for all.
+    symbols: usize,
+    monitor: SessionMonitor,
+    since: Nanos,
+    /// Whether the subscriber has its memory.
+    pub(super) attached: bool,
+    /// Whether the sender was asked to take it out.
+    pub(super) detaching: bool,
+    /// Why it ended.
+    pub(super) reason: Option<String>,
+    /// Ends the session; `None` when it was ended.
+    pub(super) goodbye: Option<oneshot::Sender<Goodbye>>,
+    /// Position when it last read something, and when that was seen.
+    seen: (Position, Option<Instant>),
+}
+
+/// One session in the report.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionRecord {
+    /// Its place.
+    pub session_id: u32,
+    /// Name that the subscriber gave.
+    pub name: String,
+    /// Process, if the system said.
+    pub pid: Option<u32>,
+    /// User.
+    pub uid: u32,
+    /// `conflate` or `lossless`.
+    pub policy: &'static str,
+    /// When it attached, Unix nanoseconds.
+    pub attached_ns: u64,
+    /// When it ended, Unix nanoseconds.
+    pub detached_ns: u64,
+    /// Why it ended.
+    pub reason: String,
+    /// Snapshots that it handed to its application, by its own count; as all that follows.
+    pub delivered: u64,
+    /// Snapshots that a newer one replaced.
+    pub conflated: u64,
+    /// Snapshots that nothing accounts for.
+    pub lost: u64,
+    /// Of those delivered, first ones of their instrument.
+    pub initial_images: u64,
+    /// Times that it was lapped.
+    pub laps: u64,
+    /// Last channel sequence that it took.
+    pub channel_sequence: u64,
+    /// Bytes that it had not read when it ended.
+    pub lag_bytes: u64,
+    /// Median latency in nanoseconds.
+    pub latency_p50_ns: u64,
+    /// 99th percentile.
+    pub latency_p99_ns: u64,
+    /// 99.9th percentile.
+    pub latency_p99_9_ns: u64,
+    /// Largest.
+    pub latency_max_ns: u64,
+    /// Values in its cell that could not be true.
+    pub faults: u64,
+}
+
+impl Member {
+    pub(super) fn new(pending: &Pending, monitor: SessionMonitor) -> Self {
+        let request = pending.request();
+        Self {
+            id: SessionId(0),
+            name: request.name.clone(),
+            peer: pending.peer(),
+            policy: request.policy,
+            symbols: request.symbols.len(),
+            monitor,
+            since: unix_now(),
+            attached: false,
+            detaching: false,
+            reason: None,
+            goodbye: None,
+            seen: (Position(0), None),
+        }
+    }
+
+    pub(super) const fn pid(&self) -> Option<u32> {
+        self.peer.pid
+    }
+
+    pub(super) fn is_lossless(&self) -> bool {
+        self.policy == Policy::Lossless
+    }
+
+    pub(super) fn lag_bytes(&self) -> u64 {
+        self.monitor.stats().lag_bytes
+    }
+
+    /// Whether it has something to read and has read nothing for `limit`. Only what is asked
+    /// regularly is told rightly.
+    pub(super) fn has_stalled(&mut self, now: Instant, limit: Duration) -> bool {
+        let SessionStats { consumed, lag_bytes, .. } = self.monitor.stats();
+        match self.seen {
+            (before, Some(since)) if before == consumed && lag_bytes > 0 => {
+                now.duration_since(since) >= limit
+            }
+            _ => {
+                self.seen = (consumed, Some(now));
+                false
+            }
+        }
+    }
+
+    pub(super) fn log_attached(&self) {
+        info!(
+            session = self.id.0,
+            name = self.name,
+            pid = self.peer.pid,
+            uid = self.peer.uid,
+            policy = policy_word(self.policy),
+            symbols = self.symbols,
+            "attached"
+        );
+    }
+
+    fn record(&self) -> SessionRecord {
+        let SessionStats { counts, latency, lag_bytes, faults, .. } = self.monitor.stats();
+        SessionRecord {
+            session_id: self.id.0,
+            name: self.name.clone(),
+            pid: self.peer.pid,
+            uid: self.peer.uid,
+            policy: policy_word(self.policy),
+            attached_ns: self.since.0,
+            detached_ns: unix_now().0,
+            reason: self.reason.clone().unwrap_or_else(|| "the publisher has ended".to_owned()),
+            delivered: counts.delivered,
+            conflated: counts.conflated,
+            lost: counts.lost,
+            initial_images: counts.initial_images,
+            laps: counts.laps,
+            channel_sequence: counts.channel_sequence.0,
+            lag_bytes,
+            latency_p50_ns: latency.p50_ns,
+            latency_p99_ns: latency.p99_ns,
+            latency_p99_9_ns: latency.p99_9_ns,
+            latency_max_ns: latency.max_ns,
+            faults,
+        }
+    }
+}
+
+const fn policy_word(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Conflate => "conflate",
+        Policy::Lossless => "lossless",
+    }
+}
+
+/// All members, and the records of those that left.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    members: Vec<Member>,
+    records: Vec<SessionRecord>,
+}
+
+impl Roster {
+    pub(super) fn add(&mut self, id: SessionId, member: Member) {
+        self.members.push(Member { id, ..member });
+    }
+
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.id == id)
+    }
+
+    /// The sender has taken it out: log it and remember it.
+    pub(super) fn remove(&mut self, id: SessionId) {
+        let Some(index) = self.members.iter().position(|member| member.id == id) else { return };
+        let record = self.members.swap_remove(index).record();
+        info!(
+            session = record.session_id,
+            name = record.name,
+            pid = record.pid,
+            uid = record.uid,
+            delivered = record.delivered,
+            conflated = record.conflated,
+            lost = record.lost,
+            reason = record.reason,
+            "detached"
+        );
+        if self.records.len() < RECORDS_MAX {
+            self.records.push(record);
+        }
+    }
+
+    /// Members, attached or about to be.
+    pub(super) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Members that have their memory.
+    pub(super) fn attached_count(&self) -> usize {
+        self.members.iter().filter(|member| member.attached).count()
+    }
+
+    pub(super) fn members_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut()
+    }
+
+    pub(super) fn any_detaching(&self) -> bool {
+        self.members.iter().any(|member| member.reason.is_some())
+    }
+
+    /// Sessions that have ended and of which the sender does not know yet.
+    pub(super) fn undetached(&self) -> impl Iterator<Item = SessionId> {
+        let ended = self.members.iter().filter(|member| member.reason.is_some());
+        ended.filter(|member| !member.detaching).map(|member| member.id)
+    }
+
+    /// Every session there was, in order of attaching.
+    pub(super) fn into_records(mut self) -> Vec<SessionRecord> {
+        self.records.extend(self.members.iter().map(Member::record));
+        self.records.sort_by_key(|record| (record.attached_ns, record.session_id));
+        self.records
+    }
+}

@@ -1,0 +1,14 @@
+//! The feed thread: source → books → encoder → queue.
+
+mod directory;
+mod encoder;
+mod queue;
+mod run;
+mod sequencer;
+
+pub(crate) use directory::near_symbols;
+pub use directory::{Directory, UnknownSymbols};
+pub use encoder::{EncodeError, Encoder};
+pub use queue::{FeedQueue, Patience, QUEUE_ITEMS, StopFlag, Stopped};
+pub use run::{Feed, FeedEnd, FeedOutcome, Playback};
+pub use sequencer::{Place, Sequencer};

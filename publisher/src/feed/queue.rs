@@ -1,0 +1,185 @@
+//! The queue between the feed and the sender, and how the feed waits when it is full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, TrySendError};
+use tapecast_fabric::park::Bell;
+
+use crate::sender::FeedItem;
+
+/// Items that may wait for the sender.
+pub const QUEUE_ITEMS: usize = 1024;
+
+/// The publisher stops: nothing is queued any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+/// The order to stop, given once and seen by every thread.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Gives the order.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it was given.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The feed's end of the queue.
+///
+/// It only ever tries to send: a blocking send would make the sender's receive a system call, to
+/// wake this thread.
+#[derive(Debug)]
+pub struct FeedQueue {
+    items: Sender<FeedItem>,
+    bell: Bell,
+    stop: StopFlag,
+    /// Times that the queue was found full.
+    stalls: u64,
+}
+
+impl FeedQueue {
+    /// The feed's end of `items`.
+    #[must_use]
+    pub const fn new(items: Sender<FeedItem>, bell: Bell, stop: StopFlag) -> Self {
+        Self { items, bell, stop, stalls: 0 }
+    }
+
+    /// Queues one item, and waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the publisher stops meanwhile, or the sender is gone.
+    pub fn push(&mut self, item: FeedItem) -> Result<(), Stopped> {
+        let mut refused = match self.items.try_send(item) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(_)) => return Err(Stopped),
+            Err(TrySendError::Full(item)) => item,
+        };
+        self.stalls += 1;
+        let mut patience = Patience::default();
+        loop {
+            self.wait(&mut patience)?;
+            refused = match self.items.try_send(refused) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Err(Stopped),
+                Err(TrySendError::Full(item)) => item,
+            };
+        }
+    }
+
+    /// Tells the sender that there is something for it.
+    #[inline]
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// Gives the sender time to make room.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the publisher stops.
+    pub fn wait(&self, patience: &mut Patience) -> Result<(), Stopped> {
+        if self.stop.is_stopped() {
+            return Err(Stopped);
+        }
+        self.bell.ring();
+        patience.wait();
+        Ok(())
+    }
+
+    /// The order to stop.
+    #[must_use]
+    pub const fn stop_flag(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// Times that the queue was found full.
+    #[must_use]
+    pub const fn stalls(&self) -> u64 {
+        self.stalls
+    }
+}
+
+/// Waits longer each time: first it only lets others run, then it naps.
+#[derive(Debug, Default)]
+pub struct Patience {
+    turns: u32,
+}
+
+impl Patience {
+    const YIELDS: u32 = 32;
+    const NAP: Duration = Duration::from_micros(50);
+
+    /// Waits once.
+    pub fn wait(&mut self) {
+        if self.turns < Self::YIELDS {
+            self.turns += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Self::NAP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+    use tapecast_fabric::park::Parker;
+    use tapecast_wire::{Instrument, InstrumentId};
+
+    use super::*;
+
+    fn item(id: u32) -> FeedItem {
+        FeedItem::Instrument(Instrument::new(InstrumentId(id), "X", "V").to_wire())
+    }
+
+    #[test]
+    fn a_full_queue_waits_for_room_and_loses_nothing() {
+        let (to_sender, items) = bounded(2);
+        let bell = Bell::new(Parker::new().ringer());
+        let mut queue = FeedQueue::new(to_sender, bell, StopFlag::default());
+        let feed = std::thread::spawn(move || {
+            (0..1000).for_each(|id| queue.push(item(id)).unwrap());
+        });
+        while !items.is_full() {
+            std::thread::yield_now();
+        }
+        let taken: Vec<u32> = items
+            .iter()
+            .map(|item| match item {
+                FeedItem::Instrument(entry) => entry.instrument_id,
+                FeedItem::Snapshot(_) => u32::MAX,
+            })
+            .collect();
+        assert_eq!(taken, (0..1000).collect::<Vec<_>>());
+        feed.join().unwrap();
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let (to_sender, _items) = bounded(1);
+        let stop = StopFlag::default();
+        let bell = Bell::new(Parker::new().ringer());
+        let mut queue = FeedQueue::new(to_sender, bell, stop.clone());
+        queue.push(item(0)).unwrap();
+        let feed = std::thread::spawn(move || queue.push(item(1)));
+        stop.stop();
+        assert_eq!(feed.join().unwrap(), Err(Stopped));
+    }
+
+    #[test]
+    fn a_sender_that_is_gone_is_a_stop_too() {
+        let (to_sender, items) = bounded(1);
+        let bell = Bell::new(Parker::new().ringer());
+        let mut queue = FeedQueue::new(to_sender, bell, StopFlag::default());
+        drop(items);
+        assert_eq!(queue.push(item(0)), Err(Stopped));
+    }
+}

@@ -1,0 +1,303 @@
+//! The sender: takes what the feed has queued and hands it to the fabric.
+//!
+//! One thread, one duty cycle: commands (bounded) → one batch of what is queued → flush → turn. A
+//! batch is whatever was queued when the sender came by; there is no timer, so one snapshot alone
+//! goes at once. Once running it allocates nothing, takes no lock and, with the idle strategy
+//! `spin`, makes no system call; it never wakes a subscriber.
+
+mod command;
+mod progress;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use tapecast_fabric::park::{IdleStrategy, Parker};
+use tapecast_fabric::pool::{Filled, Shared};
+use tapecast_fabric::{Fabric, Full};
+use tapecast_telemetry::LatencySummary;
+use tapecast_wire::attach::Farewell;
+use tapecast_wire::{InstrumentEntry, InstrumentId, Nanos, Snapshot};
+
+pub use command::{Command, CommandPort, Outcome, SenderPort, command_ports};
+pub use progress::{Progress, SenderProgress};
+
+use crate::clock::unix_now;
+
+/// Most snapshots of one batch: bounds how long the first of them waits for the flush.
+pub const BATCH_MAX: usize = 256;
+/// Most commands of one duty cycle.
+const COMMANDS_MAX: usize = 8;
+/// Longest sleep: the heartbeat must go on.
+const PARK_MAX: Duration = Duration::from_millis(100);
+/// Duty cycles that a blocked sender yields before it naps.
+const GATED_YIELDS: u32 = 64;
+/// Nap of a sender that waits for a lossless subscriber. Nobody rings when that one has read.
+const GATED_NAP: Duration = Duration::from_micros(50);
+
+/// What the feed queues for the sender, in order.
+#[derive(Debug)]
+pub enum FeedItem {
+    /// A new or changed directory entry. Comes before the instrument's first snapshot. Not boxed:
+    /// the sender would have to free the box, and it does not touch the heap.
+    Instrument(InstrumentEntry),
+    /// An encoded snapshot.
+    Snapshot(Filled),
+}
+
+/// What one duty cycle did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Something.
+    Done,
+    /// Nothing: there was nothing to do.
+    Idle,
+    /// Nothing: a lossless subscriber has to read first.
+    Gated,
+    /// The channel is closed; there will be nothing to do any more.
+    Closed,
+}
+
+/// What a sender has done in its life.
+#[derive(Debug)]
+pub struct SenderReport {
+    /// Counts.
+    pub progress: Progress,
+    /// Cost of publishing: from taking one snapshot off the queue to the next.
+    pub cost: LatencySummary,
+    /// Instruments of the snapshots that were still queued when the channel was closed.
+    pub discarded: Vec<InstrumentId>,
+    /// A directory entry that had no place; the snapshots of that instrument were not published.
+    pub directory_full: Option<tapecast_fabric::DirectoryFull>,
+}
+
+/// Drives one fabric.
+#[derive(Debug)]
+pub struct Sender<F: Fabric> {
+    fabric: F,
+    items: Receiver<FeedItem>,
+    port: SenderPort<F::Session>,
+    progress: Arc<SenderProgress>,
+    /// A snapshot that the fabric had no room for. It goes before everything else.
+    held: Option<Shared>,
+    counts: Progress,
+    /// The counts that the others were shown last.
+    shown: Progress,
+    cost: LatencySummary,
+    discarded: Vec<InstrumentId>,
+    directory_full: Option<tapecast_fabric::DirectoryFull>,
+    closed: bool,
+}
+
+impl<F: Fabric> Sender<F> {
+    /// A sender that publishes `items` on `fabric` and takes commands from `port`.
+    #[must_use]
+    pub fn new(
+        fabric: F,
+        items: Receiver<FeedItem>,
+        port: SenderPort<F::Session>,
+        progress: Arc<SenderProgress>,
+    ) -> Self {
+        Self {
+            fabric,
+            items,
+            port,
+            progress,
+            held: None,
+            counts: Progress::default(),
+            shown: Progress::default(),
+            cost: LatencySummary::new(),
+            discarded: Vec::new(),
+            directory_full: None,
+            closed: false,
+        }
+    }
+
+    /// Works until the channel is closed by a command.
+    pub fn run(mut self, idle: IdleStrategy, mut parker: Parker) -> SenderReport {
+        let mut gated_turns = 0;
+        loop {
+            match self.do_work() {
+                Work::Done => gated_turns = 0,
+                Work::Idle => idle.idle(&mut parker, PARK_MAX),
+                Work::Gated => {
+                    gated_turns += 1;
+                    wait_gated(idle, gated_turns, &mut parker);
+                }
+                Work::Closed => break,
+            }
+        }
+        self.into_report()
+    }
+
+    /// One duty cycle.
+    pub fn do_work(&mut self) -> Work {
+        let commands = self.take_commands();
+        if self.closed {
+            return Work::Closed;
+        }
+        let (published, gated) = self.publish_batch();
+        let now = unix_now();
+        if published > 0 || gated {
+            self.fabric.flush(now);
+        }
+        let turned = self.fabric.turn(now);
+        if published > 0 || self.counts.gated != gated {
+            self.counts.batches += u64::from(published > 0);
+            self.counts.gate_stalls += u64::from(gated && !self.counts.gated);
+            self.counts.gated = gated;
+            self.show_progress();
+        }
+        match gated {
+            _ if commands + published + turned > 0 => Work::Done,
+            true => Work::Gated,
+            false => Work::Idle,
+        }
+    }
+
+    /// The fabric, to look at.
+    #[must_use]
+    pub const fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub const fn progress(&self) -> Progress {
+        self.counts
+    }
+
+    /// Ends the sender without closing the channel.
+    #[must_use]
+    pub fn into_report(self) -> SenderReport {
+        SenderReport {
+            progress: self.counts,
+            cost: self.cost,
+            discarded: self.discarded,
+            directory_full: self.directory_full,
+        }
+    }
+
+    /// Publishes what is queued, at most one batch. Returns how many items were taken, and whether
+    /// a lossless session stopped it.
+    fn publish_batch(&mut self) -> (usize, bool) {
+        let mut now = unix_now();
+        let mut taken = 0;
+        if let Some(held) = self.held.take() {
+            if !self.publish(held, &mut now) {
+                return (0, true);
+            }
+            taken += 1;
+        }
+        while taken < BATCH_MAX {
+            match self.items.try_recv() {
+                Ok(FeedItem::Snapshot(mut filled)) => {
+                    filled.stamp_publish(now);
+                    if !self.publish(filled.share(), &mut now) {
+                        return (taken, true);
+                    }
+                }
+                Ok(FeedItem::Instrument(entry)) => self.upsert_instrument(&entry),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.note_drained();
+                    break;
+                }
+            }
+            taken += 1;
+        }
+        (taken, false)
+    }
+
+    /// Returns whether the fabric took the snapshot; otherwise it is held for the next cycle.
+    /// Moves `now` on, so that one reading of the clock serves the cost of this snapshot and the
+    /// time of the next.
+    fn publish(&mut self, snapshot: Shared, now: &mut Nanos) -> bool {
+        let bytes = snapshot.bytes().len() as u64;
+        if let Err(Full(snapshot)) = self.fabric.publish(snapshot) {
+            self.held = Some(snapshot);
+            return false;
+        }
+        let after = unix_now();
+        self.cost.record(after.since(*now).0);
+        *now = after;
+        self.counts.published += 1;
+        self.counts.bytes += bytes;
+        true
+    }
+
+    fn upsert_instrument(&mut self, entry: &InstrumentEntry) {
+        // The feed refuses an instrument that has no place before it queues anything of it.
+        if let Err(full) = self.fabric.upsert_instrument(entry) {
+            self.directory_full = self.directory_full.or(Some(full));
+        }
+    }
+
+    fn show_progress(&mut self) {
+        self.progress.show(&self.shown, &self.counts);
+        self.shown = self.counts;
+    }
+
+    fn note_drained(&mut self) {
+        if !self.counts.drained && self.held.is_none() {
+            self.counts.drained = true;
+            self.show_progress();
+        }
+    }
+
+    fn take_commands(&mut self) -> usize {
+        let mut taken = 0;
+        while taken < COMMANDS_MAX
+            && !self.closed
+            && let Some(command) = self.port.next_command()
+        {
+            let outcome = self.execute(command);
+            self.port.answer(outcome);
+            taken += 1;
+        }
+        taken
+    }
+
+    fn execute(&mut self, command: Command<F::Session>) -> Outcome<F::Session> {
+        match command {
+            Command::Attach { ticket, session } => {
+                Outcome::Attached { ticket, result: self.fabric.attach(session) }
+            }
+            Command::Detach { id } => Outcome::Detached { id, session: self.fabric.detach(id) },
+            Command::Close { farewell } => {
+                self.close(farewell);
+                Outcome::Closed
+            }
+        }
+    }
+
+    /// Not on the hot path: the channel ends here.
+    fn close(&mut self, farewell: Farewell) {
+        let held = self.held.take();
+        let queued = self.items.try_iter().filter_map(|item| match item {
+            FeedItem::Snapshot(filled) => Some(filled.share()),
+            FeedItem::Instrument(_) => None,
+        });
+        let instruments = held.into_iter().chain(queued).filter_map(|snapshot| {
+            Snapshot::parse(snapshot.bytes()).ok().map(|snapshot| snapshot.instrument_id())
+        });
+        self.discarded.extend(instruments);
+        self.fabric.close(unix_now(), farewell);
+        self.closed = true;
+        self.show_progress();
+    }
+}
+
+fn wait_gated(idle: IdleStrategy, turns: u32, parker: &mut Parker) {
+    match idle {
+        IdleStrategy::Spin => std::hint::spin_loop(),
+        IdleStrategy::Yield => std::thread::yield_now(),
+        IdleStrategy::Block if turns <= GATED_YIELDS => std::thread::yield_now(),
+        IdleStrategy::Block => {
+            parker.park(GATED_NAP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

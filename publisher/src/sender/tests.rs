@@ -1,0 +1,290 @@
+use std::sync::Arc;
+
+use crossbeam_channel::{Sender as QueueEnd, bounded};
+use tapecast_fabric::park::{IdleStrategy, Parker};
+use tapecast_fabric::pool::{Pool, PoolConfig, Shared};
+use tapecast_fabric::{AttachError, DirectoryFull, Fabric, Full, SessionStats};
+use tapecast_wire::attach::Farewell;
+use tapecast_wire::{
+    Epoch, Flags, Instrument, InstrumentEntry, InstrumentId, Nanos, Sequence, SessionId, Snapshot,
+    SnapshotFields, TradingStatus, UNDEFINED_PRICE, encode_snapshot,
+};
+
+use super::*;
+
+/// A fabric that writes down what happens to it, with room for `room` snapshots before a turn.
+#[derive(Debug, Default)]
+struct Recorder {
+    room: Option<usize>,
+    sessions: Vec<Option<u32>>,
+    directory: Vec<InstrumentEntry>,
+    published: Vec<(Sequence, Nanos)>,
+    visible: usize,
+    turns: usize,
+    farewell: Option<Farewell>,
+}
+
+impl Fabric for Recorder {
+    type Session = u32;
+
+    fn attach(&mut self, session: u32) -> Result<SessionId, AttachError<u32>> {
+        if self.sessions.len() == 2 {
+            return Err(AttachError::Full(session));
+        }
+        self.sessions.push(Some(session));
+        Ok(SessionId(self.sessions.len() as u32 - 1))
+    }
+
+    fn detach(&mut self, id: SessionId) -> Option<u32> {
+        self.sessions.get_mut(id.index())?.take()
+    }
+
+    fn upsert_instrument(&mut self, entry: &InstrumentEntry) -> Result<(), DirectoryFull> {
+        if entry.instrument_id == 9 {
+            return Err(DirectoryFull { instrument_id: 9, count: 0, capacity: 9 });
+        }
+        self.directory.push(*entry);
+        Ok(())
+    }
+
+    fn publish(&mut self, snapshot: Shared) -> Result<(), Full> {
+        if self.room == Some(0) {
+            return Err(Full(snapshot));
+        }
+        self.room = self.room.map(|room| room - 1);
+        let parsed = Snapshot::parse(snapshot.bytes()).unwrap();
+        self.published.push((parsed.channel_sequence(), parsed.ts_publish()));
+        Ok(())
+    }
+
+    fn flush(&mut self, _now: Nanos) {
+        self.visible = self.published.len();
+    }
+
+    fn turn(&mut self, _now: Nanos) -> usize {
+        assert_eq!(self.visible, self.published.len(), "a turn before the flush");
+        self.turns += 1;
+        0
+    }
+
+    fn session_stats(&self, id: SessionId) -> Option<SessionStats> {
+        (*self.sessions.get(id.index())?).map(|_| SessionStats::default())
+    }
+
+    fn close(&mut self, _now: Nanos, farewell: Farewell) {
+        self.farewell = Some(farewell);
+    }
+}
+
+struct Bench {
+    queue: QueueEnd<FeedItem>,
+    port: CommandPort<u32>,
+    sender: Sender<Recorder>,
+    progress: Arc<SenderProgress>,
+    pool: Pool,
+    sequence: u64,
+}
+
+fn bench(fabric: Recorder) -> Bench {
+    let (queue, items) = bounded(2000);
+    let (port, sender_port) = command_ports();
+    let progress = Arc::new(SenderProgress::default());
+    let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
+    let pool = Pool::new(PoolConfig::default()).unwrap();
+    Bench { queue, port, sender, progress, pool, sequence: 0 }
+}
+
+impl Bench {
+    fn queue(&mut self, count: usize) {
+        for _ in 0..count {
+            self.sequence += 1;
+            let fields = SnapshotFields {
+                instrument_id: InstrumentId(self.sequence as u32 % 3),
+                flags: Flags::NONE,
+                trading_status: TradingStatus::Trading,
+                epoch: Epoch(1),
+                channel_sequence: Sequence(self.sequence),
+                instrument_sequence: Sequence(1),
+                feed_sequence: 0,
+                ts_event: 0,
+                ts_recv: 0,
+                last_trade_price: UNDEFINED_PRICE,
+                last_trade_quantity: 0,
+            };
+            let mut page = self.pool.loan().unwrap();
+            let filled = page.append(96, |out| encode_snapshot(out, &fields, &[], &[])).unwrap();
+            self.queue.send(FeedItem::Snapshot(filled)).unwrap();
+        }
+    }
+
+    fn sequences(&self) -> Vec<u64> {
+        self.sender.fabric().published.iter().map(|(sequence, _)| sequence.0).collect()
+    }
+
+    fn outcome(&mut self, command: Command<u32>) -> Outcome<u32> {
+        self.port.submit(command).unwrap();
+        self.sender.do_work();
+        self.port.poll().unwrap()
+    }
+}
+
+#[test]
+fn what_is_queued_goes_out_in_order_as_one_batch() {
+    let mut bench = bench(Recorder::default());
+    bench.queue(5);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sequences(), [1, 2, 3, 4, 5]);
+    assert_eq!(bench.sender.fabric().visible, 5);
+    let progress = bench.progress.load();
+    assert_eq!((progress.published, progress.batches, progress.bytes), (5, 1, 5 * 96));
+    assert_eq!(bench.sender.do_work(), Work::Idle);
+}
+
+#[test]
+fn a_batch_is_bounded() {
+    let mut bench = bench(Recorder::default());
+    bench.pool = Pool::new(PoolConfig::default()).unwrap();
+    bench.queue(BATCH_MAX + 1);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sequences().len(), BATCH_MAX);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sequences().len(), BATCH_MAX + 1);
+    assert_eq!(bench.progress.load().batches, 2);
+}
+
+#[test]
+fn the_publish_time_is_stamped_and_never_runs_backwards() {
+    let mut bench = bench(Recorder::default());
+    let before = unix_now();
+    bench.queue(10);
+    bench.sender.do_work();
+    let times: Vec<Nanos> = bench.sender.fabric().published.iter().map(|(_, time)| *time).collect();
+    assert!(times.is_sorted() && times[0] >= before && times[9] <= unix_now());
+}
+
+#[test]
+fn a_snapshot_without_room_is_kept_and_goes_first_when_there_is_room_again() {
+    let mut bench = bench(Recorder { room: Some(3), ..Recorder::default() });
+    bench.queue(6);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sequences(), [1, 2, 3]);
+    assert_eq!(bench.sender.fabric().visible, 3, "what went out must be visible to be read");
+    assert_eq!(bench.sender.do_work(), Work::Gated);
+    assert!(bench.progress.load().gated);
+    bench.sender.fabric.room = Some(1);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sender.do_work(), Work::Gated);
+    bench.sender.fabric.room = None;
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    assert_eq!(bench.sequences(), [1, 2, 3, 4, 5, 6]);
+    let progress = bench.progress.load();
+    assert_eq!((progress.published, progress.gate_stalls, progress.gated), (6, 1, false));
+}
+
+#[test]
+fn directory_entries_keep_their_place_among_the_snapshots() {
+    let mut bench = bench(Recorder::default());
+    let entry = Instrument::new(InstrumentId(0), "AAPL", "XNAS").to_wire();
+    bench.queue.send(FeedItem::Instrument(entry)).unwrap();
+    bench.queue(1);
+    bench.sender.do_work();
+    assert_eq!(bench.sender.fabric().directory, [entry]);
+    assert_eq!(bench.sequences(), [1]);
+    let nine = Instrument::new(InstrumentId(9), "X", "XNAS").to_wire();
+    bench.queue.send(FeedItem::Instrument(nine)).unwrap();
+    bench.sender.do_work();
+    assert_eq!(bench.sender.into_report().directory_full.unwrap().instrument_id, 9);
+}
+
+#[test]
+fn every_command_has_one_outcome() {
+    let mut bench = bench(Recorder::default());
+    let attach = |ticket, session| Command::Attach { ticket, session };
+    for (ticket, session, id) in [(7, 70, 0), (8, 80, 1)] {
+        let Outcome::Attached { ticket: told, result: Ok(place) } =
+            bench.outcome(attach(ticket, session))
+        else {
+            panic!("not attached");
+        };
+        assert_eq!((told, place), (ticket, SessionId(id)));
+    }
+    let Outcome::Attached { ticket: 9, result: Err(AttachError::Full(90)) } =
+        bench.outcome(attach(9, 90))
+    else {
+        panic!("the session of a refused attach must come back");
+    };
+    let detach = |bench: &mut Bench| bench.outcome(Command::Detach { id: SessionId(0) });
+    let Outcome::Detached { id: SessionId(0), session: Some(70) } = detach(&mut bench) else {
+        panic!("not detached");
+    };
+    let Outcome::Detached { session: None, .. } = detach(&mut bench) else {
+        panic!("detached twice");
+    };
+    assert!(bench.port.poll().is_none());
+}
+
+#[test]
+fn commands_are_bounded_in_each_cycle_and_none_is_taken_that_could_not_be_answered() {
+    let mut bench = bench(Recorder::default());
+    let detach = || Command::Detach { id: SessionId(5) };
+    while bench.port.submit(detach()).is_ok() {}
+    bench.sender.do_work();
+    let answered = std::iter::from_fn(|| bench.port.poll()).count();
+    assert_eq!(answered, COMMANDS_MAX);
+    (0..answered).for_each(|_| bench.port.submit(detach()).unwrap());
+    (0..100).for_each(|_| {
+        bench.sender.do_work();
+    });
+    while bench.port.submit(detach()).is_ok() {}
+    bench.sender.do_work();
+    assert!(bench.port.submit(detach()).is_err(), "the sender took a command it cannot answer");
+}
+
+#[test]
+fn the_end_of_the_feed_is_seen_when_all_is_published() {
+    let mut bench = bench(Recorder { room: Some(1), ..Recorder::default() });
+    bench.queue(2);
+    let (other, _items) = bounded(1);
+    drop(std::mem::replace(&mut bench.queue, other));
+    bench.sender.do_work();
+    bench.sender.do_work();
+    assert!(!bench.progress.load().drained, "one snapshot is still held");
+    bench.sender.fabric.room = None;
+    bench.sender.do_work();
+    assert!(bench.progress.load().drained);
+    assert_eq!(bench.progress.load().published, 2);
+}
+
+#[test]
+fn closing_drops_what_is_queued_and_says_whose_it_was() {
+    let mut bench = bench(Recorder { room: Some(1), ..Recorder::default() });
+    bench.queue(4);
+    bench.sender.do_work();
+    bench.port.submit(Command::Close { farewell: Farewell::Closing }).unwrap();
+    assert_eq!(bench.sender.do_work(), Work::Closed);
+    assert!(matches!(bench.port.poll(), Some(Outcome::Closed)));
+    assert_eq!(bench.sender.fabric().farewell, Some(Farewell::Closing));
+    let report = bench.sender.into_report();
+    assert_eq!(report.discarded, [2, 0, 1].map(InstrumentId));
+    assert_eq!((report.progress.published, report.cost.count()), (1, 1));
+}
+
+#[test]
+fn every_idle_strategy_works_until_the_channel_is_closed() {
+    for idle in [IdleStrategy::Spin, IdleStrategy::Yield, IdleStrategy::Block] {
+        let mut bench = bench(Recorder::default());
+        bench.queue(50);
+        let Bench { queue, port, sender, progress, .. } = bench;
+        let parker = Parker::new();
+        let ringer = parker.ringer();
+        let thread = std::thread::spawn(move || sender.run(idle, parker));
+        drop(queue);
+        while !progress.load().drained {
+            ringer.ring();
+            std::thread::yield_now();
+        }
+        port.submit(Command::Close { farewell: Farewell::EndOfSource }).unwrap();
+        ringer.ring();
+        assert_eq!(thread.join().unwrap().progress.published, 50, "{idle:?}");
+    }
+}

@@ -1,0 +1,292 @@
+//! One poll's pass over the ring.
+
+use tapecast_core::account::{Account, Jump, Verdict};
+use tapecast_ring::{BroadcastReader, GatedReader, ReadError, RecordBuffer, RegionReader};
+use tapecast_wire::attach::Policy;
+use tapecast_wire::limits::PAGE_BYTES;
+use tapecast_wire::{InstrumentId, Position, Sequence, Snapshot};
+
+use super::OpenError;
+use crate::delivery::mark_received;
+use crate::{Delivery, PollError};
+
+/// Records that one poll passes over, beside those that it delivers, when they are not wanted.
+pub(super) const SKIPS_PER_POLL: usize = 4096;
+
+/// Wanted records in a row after which the next one is taken without asking first.
+const TRUSTED_RUN: u32 = 16;
+
+/// How records leave the ring.
+#[derive(Debug)]
+pub(super) enum Ring {
+    /// The writer waits for nobody: each record is copied, then found whole.
+    Broadcast(BroadcastReader),
+    /// The writer waits for this session: records are lent in place.
+    Gated(Gated),
+}
+
+/// A reader that lends, and what checks it.
+#[derive(Debug)]
+pub(super) struct Gated {
+    reader: GatedReader,
+    /// Looks afterwards whether the writer stayed away from what was lent.
+    guard: BroadcastReader,
+    /// For the few records that this end has to mark.
+    scratch: Box<Scratch>,
+}
+
+/// Room for a copy of one record, aligned so that it can be parsed.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Scratch {
+    bytes: [u8; PAGE_BYTES],
+}
+
+impl Ring {
+    /// A reader from `at` on. Looks at the tail, so that what was committed before is in the
+    /// latest table from now on.
+    pub(super) fn open(
+        region: &RegionReader,
+        at: Position,
+        policy: Policy,
+        gated: bool,
+    ) -> Result<Self, OpenError> {
+        let reader = region.broadcast_at(at)?;
+        let tail = reader.tail();
+        if tail < at {
+            return Err(OpenError::Start { at, tail });
+        }
+        if policy == Policy::Conflate {
+            return Ok(Self::Broadcast(reader));
+        }
+        if !gated {
+            return Err(OpenError::NotGated);
+        }
+        let guard = region.broadcast_at(at)?;
+        // SAFETY: the cell says, in a word that only the publisher writes, that the writer is
+        // gated by this cell's consumed position, which the sender set to `at` itself and which
+        // this endpoint announces with Release after the batch that used the bytes. The writer
+        // looks at it with Acquire and never writes beyond the least position plus the capacity.
+        // The publisher is trusted to keep to this; that it did is checked after each batch.
+        let reader = unsafe { GatedReader::new(reader) };
+        let scratch = Box::new(Scratch { bytes: [0; PAGE_BYTES] });
+        Ok(Self::Gated(Gated { reader, guard, scratch }))
+    }
+
+    /// Bytes between what was read and the tail now.
+    #[inline]
+    pub(super) fn lag_bytes(&self) -> u64 {
+        match self {
+            Self::Broadcast(reader) => reader.lag_bytes(),
+            Self::Gated(gated) => gated.reader.lag_bytes(),
+        }
+    }
+
+    /// Up to where the ring was read.
+    #[inline]
+    pub(super) const fn position(&self) -> Position {
+        match self {
+            Self::Broadcast(reader) => reader.position(),
+            Self::Gated(gated) => gated.reader.position(),
+        }
+    }
+}
+
+/// Why a batch ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The writer was faster: recover from the latest table.
+    Lapped,
+    /// The session is of no further use.
+    Failed(PollError),
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Lapped { .. } => Self::Lapped,
+            ReadError::Corrupt { position } => Self::Failed(PollError::Corrupt { position }),
+        }
+    }
+}
+
+impl From<PollError> for Stop {
+    fn from(error: PollError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// How far a session has come in its ring, beyond the position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    /// Channel sequence of the newest record read.
+    pub(super) sequence: Sequence,
+    /// Wanted records in a row, up to now. Where most are wanted it is quickest to copy each one
+    /// and ask the account then; where most are not, to look at each one's head first.
+    wanted_run: u32,
+}
+
+impl Progress {
+    pub(super) const fn new(sequence: Sequence) -> Self {
+        Self { sequence, wanted_run: 0 }
+    }
+
+    #[inline]
+    const fn count(&mut self, wanted: bool) {
+        self.wanted_run = if wanted { self.wanted_run.saturating_add(1) } else { 0 };
+    }
+}
+
+/// One poll's pass over the ring.
+pub(super) struct Batch<'a> {
+    pub(super) account: &'a mut Account,
+    pub(super) buffer: &'a mut RecordBuffer,
+    pub(super) progress: &'a mut Progress,
+    pub(super) limit: usize,
+    pub(super) delivered: usize,
+}
+
+impl Batch<'_> {
+    /// Delivers from `ring`.
+    #[inline]
+    pub(super) fn read<F: FnMut(Delivery<'_>)>(
+        &mut self,
+        ring: &mut Ring,
+        deliver: &mut F,
+    ) -> Result<(), Stop> {
+        match ring {
+            Ring::Broadcast(reader) => self.copy(reader, deliver),
+            Ring::Gated(gated) => self.lend(gated, deliver),
+        }
+    }
+
+    /// Records are copied and found whole before they are delivered.
+    fn copy<F: FnMut(Delivery<'_>)>(
+        &mut self,
+        reader: &mut BroadcastReader,
+        deliver: &mut F,
+    ) -> Result<(), Stop> {
+        let mut left = self.limit.saturating_add(SKIPS_PER_POLL);
+        while self.delivered < self.limit && left > 0 {
+            left -= 1;
+            if self.progress.wanted_run < TRUSTED_RUN {
+                let Some(head) = reader.peek()? else { break };
+                if !self.account.would_deliver(head.instrument_id, head.instrument_sequence) {
+                    check_known(self.account, head.instrument_id, reader.position())?;
+                    reader.skip();
+                    self.progress.sequence = head.channel_sequence;
+                    self.progress.count(false);
+                    continue;
+                }
+            }
+            let at = reader.position();
+            let Some(record) = reader.next(self.buffer)? else { break };
+            self.progress.sequence = record.channel_sequence();
+            let bytes = record.into_bytes_mut();
+            let handed = hand_over(self.account, bytes, Jump::Unexplained, at, deliver)?;
+            self.progress.count(handed);
+            self.delivered += usize::from(handed);
+        }
+        Ok(())
+    }
+
+    /// Records are delivered where they lie.
+    fn lend<F: FnMut(Delivery<'_>)>(
+        &mut self,
+        gated: &mut Gated,
+        deliver: &mut F,
+    ) -> Result<(), Stop> {
+        let Gated { reader, guard, scratch } = gated;
+        let began = reader.position();
+        let ended = self.lend_all(reader, scratch, deliver);
+        if self.delivered > 0 {
+            guard.seek(began);
+            guard.peek().map_err(|_| PollError::Evicted { position: began })?;
+        }
+        match ended {
+            Err(Stop::Lapped) => Err(PollError::Evicted { position: began }.into()),
+            other => other,
+        }
+    }
+
+    fn lend_all<F: FnMut(Delivery<'_>)>(
+        &mut self,
+        reader: &mut GatedReader,
+        scratch: &mut Scratch,
+        deliver: &mut F,
+    ) -> Result<(), Stop> {
+        let mut left = self.limit.saturating_add(SKIPS_PER_POLL);
+        while self.delivered < self.limit && left > 0 {
+            left -= 1;
+            let at = reader.position();
+            let Some(lent) = reader.lend()? else { break };
+            let snapshot = parse(lent, at)?;
+            self.progress.sequence = snapshot.channel_sequence();
+            let (id, sequence) = (snapshot.instrument_id(), snapshot.instrument_sequence());
+            match self.account.on_record(id, sequence, Jump::Unexplained) {
+                Verdict::Deliver { initial: false, conflated: 0, .. } => {
+                    deliver(Delivery::new(snapshot, 0));
+                }
+                Verdict::Deliver { initial, conflated, .. } => {
+                    let copy = &mut scratch.bytes[..lent.len()];
+                    copy.copy_from_slice(lent);
+                    mark_received(copy, initial, conflated);
+                    deliver(Delivery::new(parse(copy, at)?, conflated));
+                }
+                Verdict::Unwanted | Verdict::Stale => continue,
+                Verdict::Unknown => return Err(unknown(self.account, id, at).into()),
+            }
+            self.delivered += 1;
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn parse(bytes: &[u8], position: Position) -> Result<Snapshot<'_>, PollError> {
+    Snapshot::parse(bytes).map_err(|source| PollError::Malformed { position, source })
+}
+
+/// A record that is not wanted may be one of an instrument that no directory entry can describe.
+#[inline]
+fn check_known(
+    account: &Account,
+    instrument: InstrumentId,
+    position: Position,
+) -> Result<(), PollError> {
+    if instrument.index() < account.capacity() {
+        return Ok(());
+    }
+    Err(unknown(account, instrument, position))
+}
+
+#[cold]
+const fn unknown(account: &Account, instrument: InstrumentId, position: Position) -> PollError {
+    PollError::UnknownInstrument { position, instrument, capacity: account.capacity() }
+}
+
+/// Delivers this end's own copy of a record when the account says so, marked with what only this
+/// end knows. Returns whether it did.
+#[inline]
+pub(super) fn hand_over<F: FnMut(Delivery<'_>)>(
+    account: &mut Account,
+    record: &mut [u8],
+    jump: Jump,
+    position: Position,
+    deliver: &mut F,
+) -> Result<bool, PollError> {
+    let snapshot = parse(record, position)?;
+    let id = snapshot.instrument_id();
+    match account.on_record(id, snapshot.instrument_sequence(), jump) {
+        Verdict::Deliver { initial: false, conflated: 0, .. } => {
+            deliver(Delivery::new(snapshot, 0));
+        }
+        Verdict::Deliver { initial, conflated, .. } => {
+            mark_received(record, initial, conflated);
+            deliver(Delivery::new(parse(record, position)?, conflated));
+        }
+        Verdict::Unwanted | Verdict::Stale => return Ok(false),
+        Verdict::Unknown => return Err(unknown(account, id, position)),
+    }
+    Ok(true)
+}

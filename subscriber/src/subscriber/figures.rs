@@ -1,0 +1,65 @@
+//! What a subscription has seen, in figures.
+
+use crate::clock;
+use crate::statistics::{InstrumentAccount, Statistics, Summary};
+
+use super::{Phase, Subscriber};
+
+impl Subscriber {
+    /// Figures over all sessions. Walks the latency histogram, some tens of microseconds: not for
+    /// every snapshot.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let totals = self.receiver.totals();
+        let lag_bytes = match self.phase {
+            Phase::Dry => 0,
+            Phase::Attached | Phase::Draining => self.receiver.endpoint().lag_bytes(),
+        };
+        let age = clock::unix_now().since(self.recorder.last_publish()).get();
+        let mut figures = Statistics {
+            published: totals.published,
+            delivered: totals.delivered,
+            conflated: totals.conflated,
+            lost: totals.lost,
+            initial_images: totals.initial_images,
+            laps: self.laps_before + self.receiver.laps(),
+            reconnects: self.reconnects,
+            lag_bytes,
+            lag_ns: if lag_bytes == 0 || totals.delivered == 0 { 0 } else { age },
+            ..Statistics::default()
+        };
+        self.recorder.fill(&mut figures);
+        figures
+    }
+
+    /// What became of each instrument's snapshots over all sessions, sorted by symbol. Allocates.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<InstrumentAccount> {
+        self.ledger.accounts(&self.receiver, &self.directory)
+    }
+
+    /// The account up to now, for a file or for comparison with other subscribers.
+    pub fn summary(&mut self) -> Summary {
+        let instruments = self.accounts();
+        let statistics = self.statistics();
+        let epoch = self.receiver.epoch();
+        let adds_up = |published, delivered: u64, conflated: u64| {
+            delivered.checked_add(conflated) == Some(published)
+        };
+        let balanced = instruments.iter().all(|i| adds_up(i.published, i.delivered, i.conflated))
+            && adds_up(statistics.published, statistics.delivered, statistics.conflated);
+        Summary {
+            name: self.choices.name.clone(),
+            session_id: self.session.get(),
+            epoch: epoch.get(),
+            state: self.standing.state().to_string(),
+            source_ended: self.source_ended,
+            elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            balanced,
+            statistics,
+            latency: self.recorder.latency(),
+            skew: self.recorder.take_skew(epoch),
+            instruments,
+        }
+    }
+}

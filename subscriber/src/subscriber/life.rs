@@ -1,0 +1,142 @@
+//! Sessions that end and sessions that follow.
+
+use crate::attachment::Attachment;
+use crate::backoff::Reconnect;
+use crate::clock;
+use crate::error::PollError;
+use crate::mailbox::Mail;
+use crate::pulse::{Pulse, Sign};
+use crate::state::{EndReason, Event, StaleCause};
+
+use tapecast_fabric::Receiver;
+
+use super::{Phase, Subscriber};
+
+/// A poll that never finds the ring empty looks after things every so many polls.
+const BUSY_POLLS_MAX: u32 = 256;
+
+impl Subscriber {
+    pub(super) fn after_busy_poll(&mut self) {
+        self.busy_polls += 1;
+        if self.busy_polls >= BUSY_POLLS_MAX || self.standing.is_silent() {
+            self.busy_polls = 0;
+            self.look_after();
+        }
+    }
+
+    /// Returns whether another session has begun, so that there may be something to deliver.
+    pub(super) fn after_idle_poll(&mut self) -> Result<bool, PollError> {
+        self.busy_polls = 0;
+        match self.phase {
+            Phase::Attached => {
+                self.look_after();
+                return Ok(false);
+            }
+            Phase::Draining if self.receiver.is_ready() => return Ok(false),
+            Phase::Draining | Phase::Dry => self.phase = Phase::Dry,
+        }
+        if let Some((attachment, attempts)) = self.next.take() {
+            self.begin_session(*attachment, attempts);
+            return Ok(true);
+        }
+        if let Some(reason) = self.ending.take() {
+            self.standing.end(reason);
+        }
+        match self.standing.ended() {
+            Some(reason) => Err(PollError::Ended(reason.clone())),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    pub(super) fn on_mail(&mut self, mail: Mail) {
+        if let Some((cause, why)) = mail.lost {
+            self.on_loss(cause, why);
+        }
+        if let Some(why) = mail.failure {
+            self.standing.tell(Event::AttachFailed(why));
+        }
+        if mail.attached.is_some() {
+            self.next = mail.attached;
+            if self.phase == Phase::Attached {
+                self.phase = Phase::Draining;
+            }
+        }
+        self.ending = mail.ended.or_else(|| self.ending.take());
+    }
+
+    fn on_loss(&mut self, cause: StaleCause, why: String) {
+        if cause != StaleCause::Crashed {
+            self.standing.tell(Event::Farewell(cause, why));
+        }
+        self.source_ended = cause == StaleCause::EndOfSource;
+        self.standing.stale(cause, clock::now());
+        // A session that waits to be picked up is the one that was lost.
+        self.next = None;
+        if self.phase == Phase::Attached {
+            self.phase = Phase::Draining;
+        }
+    }
+
+    /// The session is of no further use.
+    #[cold]
+    pub(super) fn give_up(&mut self, error: tapecast_fabric::PollError) -> PollError {
+        self.phase = Phase::Dry;
+        self.standing.stale(StaleCause::Unusable, clock::now());
+        if self.choices.reconnect == Reconnect::Never {
+            self.keeper.stop();
+            self.ending = Some(EndReason::Unusable(error.to_string()));
+        } else if self.next.is_none() {
+            self.keeper.renew();
+        }
+        PollError::Session(error)
+    }
+
+    /// Goes on with another session. Totals go on; ids, directory and sequences are new.
+    #[cold]
+    fn begin_session(&mut self, attachment: Attachment, attempts: u32) {
+        self.ledger.close(&self.receiver, &self.directory);
+        self.laps_before += self.receiver.laps();
+        let ended = self.receiver.epoch();
+        let interest = attachment.interest(&self.choices);
+        let account = self.receiver.account().clone();
+        self.session = attachment.accepted.session_id;
+        self.receiver = Receiver::resume(attachment.endpoint, account, &interest);
+        self.recorder.begin_session(ended, self.receiver.account().capacity());
+        self.pulse = Pulse::new(self.choices.heartbeat_timeout, self.receiver.heartbeat());
+        self.directory.clear();
+        self.unresolved.clone_from(&self.choices.symbols);
+        self.read_directory();
+        self.phase = Phase::Attached;
+        self.source_ended = false;
+        self.reconnects += 1;
+        let epoch = self.receiver.epoch();
+        self.standing.revive(Event::Reattached { epoch, session: self.session, attempts });
+        if let Err(error) = self.watch_session() {
+            // Without its wake descriptor the session would be served by the timer alone.
+            self.standing.tell(Event::AttachFailed(error.to_string()));
+        }
+    }
+
+    /// Looks whether the publisher lives and tells it that this subscriber does, now and then.
+    pub(super) fn look_after(&mut self) {
+        if self.phase != Phase::Attached {
+            return;
+        }
+        let Self { pulse, receiver, standing, recorder, .. } = self;
+        let now = clock::coarse_now();
+        if !pulse.is_due(now) {
+            return;
+        }
+        if pulse.report_is_due(now) {
+            receiver.report(clock::unix_now(), recorder.report());
+        }
+        match pulse.on_heartbeat(receiver.heartbeat(), now) {
+            Sign::Alive if standing.is_silent() => standing.revive(Event::Heard),
+            Sign::Silent if standing.is_live() => {
+                standing.stale(StaleCause::Silent, clock::now());
+            }
+            Sign::Alive | Sign::Silent => {}
+        }
+    }
+}

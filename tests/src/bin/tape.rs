@@ -1,0 +1,65 @@
+//! `tapecast-tape`: one subscriber process that hashes what it receives; the end-to-end tests compare
+//! it with what others computed from the same recording.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tapecast_subscriber::{Policy, Reconnect, Subscriber, Wakeup};
+use tapecast_tests::tape::{Format, Tape};
+
+/// Hashes every instrument's snapshots as one stream each.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Socket of the publisher
+    #[arg(long)]
+    socket: PathBuf,
+    /// How the stream is written
+    #[arg(long)]
+    format: Format,
+    /// Feed sequences of the first and the last event, for a format that writes every event
+    #[arg(long, num_args = 2, default_values_t = [0, 0])]
+    events: Vec<u64>,
+    /// Ask the publisher to wait
+    #[arg(long)]
+    lossless: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tapecast-tape: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut subscriber = Subscriber::builder()
+        .socket(&arguments.socket)
+        .policy(if arguments.lossless { Policy::Lossless } else { Policy::Conflate })
+        .reconnect(Reconnect::Never)
+        .wait_for_publisher(Duration::from_secs(30))
+        .connect()?;
+    let events = (arguments.events[0], arguments.events[1]);
+    let mut tapes: BTreeMap<String, Tape> = BTreeMap::new();
+    while subscriber.wait(Duration::from_secs(1))? != Wakeup::Ended {
+        subscriber.poll(|snapshot| {
+            if !tapes.contains_key(snapshot.symbol()) {
+                tapes.insert(snapshot.symbol().to_owned(), Tape::new(arguments.format, events));
+            }
+            if let Some(tape) = tapes.get_mut(snapshot.symbol()) {
+                tape.on_snapshot(&snapshot.record());
+            }
+        })?;
+    }
+    let figures = subscriber.statistics();
+    anyhow::ensure!(figures.lost == 0, "{} snapshots were lost", figures.lost);
+    let results: BTreeMap<_, _> =
+        tapes.into_iter().map(|(symbol, tape)| (symbol, tape.finish())).collect();
+    println!("{}", serde_json::to_string(&results)?);
+    Ok(())
+}

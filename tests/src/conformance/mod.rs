@@ -1,0 +1,118 @@
+//! One suite of promises, for every fabric.
+//!
+//! A fabric joins by implementing [`Harness`] and naming it in `tests/conformance.rs`. The suite
+//! then plays publisher and subscribers on it, in one thread, and checks every snapshot where it
+//! arrives: content, order, flags, counts. Each function of [`suite`] is one promise; [`schedule`] plays any
+//! sequence of steps and checks that all of them hold together.
+//!
+//! Nothing here waits for a clock. A step that needs time to pass makes turns until the fabric is
+//! at rest, so a slow machine changes nothing.
+
+#![expect(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+mod market;
+pub mod schedule;
+mod shm;
+mod sim;
+mod subscriber;
+pub mod suite;
+
+use tapecast_core::Interest;
+use tapecast_fabric::pool::Pool;
+use tapecast_fabric::{Endpoint, Fabric};
+use tapecast_wire::attach::Policy;
+
+pub use market::{Gated, Market};
+pub use shm::ShmHarness;
+pub use sim::SimHarness;
+pub use subscriber::{Seen, Subscriber};
+
+/// What a test asks of a fabric before it starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Instruments that the directory has room for.
+    pub instruments: usize,
+    /// Bytes of a ring; small, so that it wraps often.
+    pub ring_bytes: u64,
+    /// Decides what a fabric leaves to chance, where it leaves anything.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { instruments: 16, ring_bytes: 64 * 1024, seed: 1 }
+    }
+}
+
+/// A fabric under test: both ends of it, in one process. Lossless sessions are allowed.
+pub trait Harness {
+    /// The publisher's end.
+    type Fabric: Fabric;
+    /// What a subscriber is given to open its end.
+    type Ticket;
+    /// The subscriber's end.
+    type Endpoint: Endpoint;
+
+    /// Starts the fabric.
+    fn start(settings: &Settings, pool: &Pool) -> Self;
+
+    /// The publisher's end.
+    fn fabric(&self) -> &Self::Fabric;
+
+    /// The publisher's end.
+    fn fabric_mut(&mut self) -> &mut Self::Fabric;
+
+    /// Prepares a session.
+    fn prepare(
+        &mut self,
+        policy: Policy,
+        interest: &Interest,
+    ) -> (<Self::Fabric as Fabric>::Session, Self::Ticket);
+
+    /// Opens the subscriber's end of a session that was attached.
+    fn open(&mut self, ticket: Self::Ticket, policy: Policy) -> Self::Endpoint;
+}
+
+/// Makes the whole suite into tests of one fabric.
+#[macro_export]
+macro_rules! conformance {
+    ($module:ident, $harness:ty) => {
+        mod $module {
+            $crate::conformance! { @each $harness:
+                a_late_joiner_sees_the_newest_of_each_instrument_and_then_everything
+                joining_between_any_two_snapshots_leaves_no_gap_and_no_duplicate
+                an_empty_channel_has_no_initial_image
+                a_subscriber_that_keeps_up_sees_the_channel_in_order
+                nothing_is_seen_before_the_flush
+                only_what_was_asked_for_is_delivered
+                an_instrument_that_is_watched_later_begins_with_its_newest_snapshot
+                a_subscriber_that_lags_is_conflated_to_the_newest_state_and_every_snapshot_counted
+                a_subscriber_that_lags_again_and_again_always_catches_up
+                a_lossless_subscriber_sees_everything_in_order_and_the_publisher_waits
+                a_lossless_subscriber_that_leaves_lets_the_publisher_go_on
+                one_stopped_subscriber_costs_the_others_nothing
+                sixty_four_sessions_are_served_and_the_next_is_refused
+                a_place_is_used_again_and_the_new_session_starts_afresh
+                a_farewell_is_seen_after_everything_that_was_published
+                an_instrument_is_known_before_its_first_snapshot
+                a_directory_entry_that_changes_is_seen
+                an_instrument_beyond_the_directory_is_refused
+                an_instrument_that_appears_later_is_counted_from_its_first_snapshot
+                records_of_every_size_survive_the_rings_end
+                a_poll_delivers_no_more_than_its_limit
+                all_pages_return_when_everything_is_at_rest
+                both_ends_count_the_same
+                the_publisher_shows_life_while_nothing_is_published
+                a_wait_ends_at_once_when_there_is_something_to_poll
+            }
+        }
+    };
+    (@each $harness:ty: $($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::conformance::suite::$name::<$harness>();
+            }
+        )*
+    };
+}

@@ -1,0 +1,132 @@
+//! Starting the programs under test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// A folder with a program of each kind, built from this checkout.
+pub fn programs() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder =
+            Path::new(env!("CARGO_BIN_EXE_tapecast-tape")).parent().expect("a folder").to_owned();
+        // The other packages' programs; cargo finds nothing to do when they are there already.
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "-q", "-p", "tapecast-publisher", "-p", "tapecast-subscriber"]);
+        build.args(["--bins"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().expect("cargo").success(), "the programs do not build");
+        folder
+    })
+}
+
+/// A recording that tests may read, or `None`, said aloud, where it is absent.
+pub fn recording(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("SKIPPED: {} is not on this machine", path.display());
+    None
+}
+
+/// A folder for one test's socket and results.
+pub fn folder() -> TempDir {
+    TempDir::with_prefix("tapecast-e2e-").expect("a folder")
+}
+
+/// Processes that are killed at the end of a test, however it ends.
+#[derive(Default)]
+pub struct Processes(Vec<Child>);
+
+impl Processes {
+    /// Starts a program and keeps its output.
+    pub fn start(&mut self, program: &str, arguments: &[&str]) -> usize {
+        let child = command(program, arguments).spawn().expect("a process");
+        self.0.push(child);
+        self.0.len() - 1
+    }
+
+    /// Waits for one process and returns all that it said.
+    pub fn finish(&mut self, index: usize) -> Output {
+        let child = &mut self.0[index];
+        let stdout = drain(child.stdout.take());
+        let stderr = drain(child.stderr.take());
+        let status = child.wait().expect("a process that ends");
+        let text = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().expect("a reader");
+        Output { status, stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Sends a signal to one process.
+    pub fn signal(&self, index: usize, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0[index]);
+        rustix::process::kill_process(pid, signal).expect("a living process");
+    }
+
+    /// Process id of one process.
+    pub fn pid(&self, index: usize) -> u32 {
+        self.0[index].id()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // An error means that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn drain(
+    stream: Option<impl std::io::Read + Send + 'static>,
+) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            stream.read_to_end(&mut bytes).expect("a readable pipe");
+        }
+        bytes
+    })
+}
+
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(programs().join(program));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("TAPECAST_SOCKET").env_remove("TAPECAST_CONFIG");
+    command
+}
+
+/// Runs a program to its end.
+pub fn run(program: &str, arguments: &[&str]) -> Output {
+    command(program, arguments).output().expect("a process")
+}
+
+/// What a program wrote to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits until `condition` holds; a test that waits in vain fails after two minutes.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..12_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("waited in vain: {what}");
+}
+
+/// Reads a JSON file.
+pub fn json(path: &Path) -> serde_json::Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
