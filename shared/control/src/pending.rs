@@ -149,3 +149,44 @@ async fn send_all(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+    use tokio::net::UnixStream;
+
+    use super::send_all;
+    use crate::frame::{PIECE_BYTES, receive_descriptors};
+
+    #[tokio::test]
+    async fn an_answer_that_goes_in_many_pieces_carries_its_descriptors_once() {
+        const ANSWER_BYTES: usize = 100_000;
+        let (near, far) = UnixStream::pair().unwrap();
+        set_socket_send_buffer_size(&near, 1).unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let sent = async {
+            send_all(&near, &[7; ANSWER_BYTES], &[file.as_fd(); 3]).await.unwrap();
+        };
+        let received = async {
+            let (mut bytes, mut descriptors, mut pieces) = (0, Vec::new(), 0);
+            while bytes < ANSWER_BYTES {
+                far.readable().await.unwrap();
+                let mut piece = [0; PIECE_BYTES];
+                let read = far.try_io(tokio::io::Interest::READABLE, || {
+                    receive_descriptors(&far, &mut piece)
+                });
+                if let Ok(received) = read {
+                    bytes += received.len;
+                    descriptors.extend(received.descriptors);
+                    pieces += 1;
+                }
+            }
+            (bytes, descriptors.len(), pieces)
+        };
+        let ((), (bytes, descriptors, pieces)) = tokio::join!(sent, received);
+        assert_eq!((bytes, descriptors), (ANSWER_BYTES, 3));
+        assert!(pieces > 10, "{pieces}");
+    }
+}

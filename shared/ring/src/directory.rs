@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The table grows at its end: an entry is stored, then the count with `Release`, so a reader that
-//! sees the count sees the entry. Rewriting an entry (a venue announces a new tick size) is rare and
-//! guarded by a stamp for the whole table, odd meanwhile.
+//! sees the count sees the entry. Rewriting an entry (a venue announces a new tick size) is rare
+//! and guarded by a stamp for the whole table, odd meanwhile.
 
 use tapecast_wire::limits::{INSTRUMENT_ENTRY_BYTES, WORD_BYTES};
 use tapecast_wire::{InstrumentEntry, InstrumentId};

@@ -65,7 +65,8 @@ impl LatestShape {
 pub enum LatestShapeError {
     /// The record size is impossible.
     #[error(
-        "latest table for records of {bytes} bytes: from {MIN_RECORD_BYTES} to {PAGE_BYTES}, in words"
+        "latest table for records of {bytes} bytes: choose a multiple of 8 from {MIN_RECORD_BYTES} \
+         to {PAGE_BYTES}"
     )]
     RecordBytes {
         /// Bytes given.

@@ -1,4 +1,5 @@
-//! Records on their way out of shared words: copying, finding the next one, looking at one in place.
+//! Records on their way out of shared words: copying, finding the next one, looking at one in
+//! place.
 
 use core::ops::Deref;
 

@@ -1,9 +1,9 @@
 //! One session's own ring, filled from afar: by RDMA Writes, or by a simulator that copies.
 //!
-//! The ring lies in the subscriber's memory. The publisher knows its capacity and what was consumed,
-//! so it does the arithmetic on its side ([`RemoteCursor`]), writes whole records, and then announces
-//! the new tail. The subscriber reads up to the announced tail ([`RemoteReader`]) and announces what
-//! it has consumed; until then its bytes are protected.
+//! The ring lies in the subscriber's memory. The publisher knows its capacity and what was
+//! consumed, so it does the arithmetic on its side ([`RemoteCursor`]), writes whole records, and
+//! then announces the new tail. The subscriber reads up to the announced tail ([`RemoteReader`])
+//! and announces what it has consumed; until then its bytes are protected.
 //!
 //! Records lie as in a broadcast ring: at multiples of 64 bytes, never across the end, with padding
 //! up to the end before one that would be. Tails travel as their low 32 bits in units of 64 bytes,
@@ -20,8 +20,8 @@ use crate::words::Words;
 /// Bytes of one unit of an announced tail.
 pub const TAIL_UNIT_BYTES: u64 = RECORD_ALIGN_BYTES as u64;
 
-/// Fewest bytes of a remote ring: the largest record fits twice, so that one with its padding always
-/// fits into an empty ring.
+/// Fewest bytes of a remote ring: the largest record fits twice, so that one with its padding
+/// always fits into an empty ring.
 pub const MIN_REMOTE_BYTES: u64 = 2 * PAGE_BYTES as u64;
 
 // An announced tail tells positions apart that are up to 2^32 units from each other.
@@ -30,7 +30,8 @@ const _: () = assert!(MAX_RING_BYTES < TAIL_UNIT_BYTES << 32);
 /// A capacity that no remote ring has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "remote ring of {bytes} bytes: choose a power of two from {MIN_REMOTE_BYTES} to {MAX_RING_BYTES}"
+    "remote ring of {bytes} bytes: choose a power of two from {MIN_REMOTE_BYTES} to \
+     {MAX_RING_BYTES}"
 )]
 pub struct RemoteShapeError {
     /// Bytes given.
@@ -45,7 +46,8 @@ pub struct NoCredit;
 /// A tail that the publisher cannot have announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "tail {announced} announced while reading at {position} in a ring of {capacity} bytes: attach again"
+    "tail {announced} announced while reading at {position} in a ring of {capacity} bytes: attach \
+     again"
 )]
 pub struct TailError {
     /// Tail, extended to 64 bits.
@@ -255,8 +257,8 @@ impl RemoteReader {
         self.capacity
     }
 
-    /// Finds the next record that is not padding. The loop ends: padding is followed by the start of
-    /// the ring, where no padding is accepted.
+    /// Finds the next record that is not padding. The loop ends: padding is followed by the start
+    /// of the ring, where no padding is accepted.
     #[inline]
     fn locate(&mut self) -> Result<Option<Extent>, ReadError> {
         self.peeked = 0;
@@ -295,7 +297,8 @@ impl GatedRemoteReader {
         Self { reader }
     }
 
-    /// Lends the next record in place and moves past it; `None` when none is announced. Aligned to 8.
+    /// Lends the next record in place and moves past it; `None` when none is announced. Aligned to
+    /// 8.
     ///
     /// # Errors
     /// As [`RemoteReader::next`].
@@ -305,8 +308,8 @@ impl GatedRemoteReader {
         self.reader.position += extent.span_bytes();
         // SAFETY: the record lies before the announced tail and at or after `position` as it was
         // before this call, and the borrow of `self` keeps `position` from being read, thus from
-        // being announced, while the bytes are lent. So the promise of `new` says that nobody writes
-        // them. `locate` gives extents inside `data`.
+        // being announced, while the bytes are lent. So the promise of `new` says that nobody
+        // writes them. `locate` gives extents inside `data`.
         Ok(Some(unsafe { self.reader.data.lend(extent.first_word(), extent.len_bytes) }))
     }
 
@@ -352,7 +355,8 @@ impl GatedRemoteReader {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::words::WordsMut;

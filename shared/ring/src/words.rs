@@ -51,9 +51,9 @@ impl Words {
     /// Words over memory that is mapped somewhere.
     ///
     /// # Safety
-    /// - `base` is aligned to 8 and points to `len` words of one allocation or mapping, readable and
-    ///   initialised for as long as `owner` (or a clone of it) lives. A mapped file must not shrink
-    ///   meanwhile: seal it.
+    /// - `base` is aligned to 8 and points to `len` words of one allocation or mapping, readable
+    ///   and initialised for as long as `owner` (or a clone of it) lives. A mapped file must not
+    ///   shrink meanwhile: seal it.
     /// - As long as `owner` lives, nothing in this process accesses these words other than by
     ///   atomic operations (or by [`crate::GatedReader`] and [`crate::GatedRemoteReader`] under
     ///   their own contracts).
@@ -118,8 +118,9 @@ impl Words {
     pub(crate) unsafe fn lend(&self, first: usize, len_bytes: usize) -> &[u8] {
         let words = &self.atomics()[first..first + len_bytes.div_ceil(WORD_BYTES)];
         let start = words.as_ptr().cast::<u8>();
-        // SAFETY: `words` covers `len_bytes` initialised bytes for the life of the borrow of `self`,
-        // any byte is a valid `u8`, and the caller promises that they do not change meanwhile.
+        // SAFETY: `words` covers `len_bytes` initialised bytes for the life of the borrow of
+        // `self`, any byte is a valid `u8`, and the caller promises that they do not change
+        // meanwhile.
         unsafe { core::slice::from_raw_parts(start, len_bytes) }
     }
 }
@@ -151,7 +152,8 @@ impl WordsMut {
         let skip =
             if cfg!(loom) { 0 } else { memory.as_ptr().align_offset(LINE_WORDS * WORD_BYTES) };
         let base = NonNull::from(&memory[skip..skip + len]).cast();
-        // INVARIANT: the slice holds initialised atomics and never moves or shrinks; `Arc` keeps it.
+        // INVARIANT: the slice holds initialised atomics and never moves or shrinks; `Arc` keeps
+        // it.
         Self { words: Words { base, len, owner: Arc::new(memory) } }
     }
 

@@ -5,6 +5,7 @@
 //! The records are the smallest there are, so that a model has few words. Every word of a record
 //! follows from its number, so one word from another record is seen.
 #![cfg(loom)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up what it needs fails")]
 
 use loom::thread;
 use tapecast_ring::broadcast::BROADCAST_CONTROL_WORDS;
@@ -59,9 +60,9 @@ fn ends(raw: RawRecord<'_>) -> (u64, u64) {
     (raw.word(1).unwrap(), raw.word(raw.len_bytes() / 8 - 1).unwrap())
 }
 
-/// Runs `write` and `read` at the same time. The reader gets the spawned thread: loom looks for other
-/// orders starting from the last access to a word alone, and finds fewer of them when a reader
-/// runs first and the writer begins by loading what it is about to store.
+/// Runs `write` and `read` at the same time. The reader gets the spawned thread: loom looks for
+/// other orders starting from the last access to a word alone, and finds fewer of them when a
+/// reader runs first and the writer begins by loading what it is about to store.
 fn race<T: 'static>(write: impl FnOnce(), read: impl FnOnce() -> T + 'static) -> T {
     let reading = thread::spawn(read);
     write();

@@ -39,8 +39,8 @@ use counts::Counts;
 use records::RecordReader;
 use translate::{BookKind, Step, Translator};
 
-/// Records read in one call of [`Source::advance`] at most. Within a snapshot or a filtered stretch no
-/// event may end for millions of records, and the caller must stay responsive.
+/// Records read in one call of [`Source::advance`] at most: a snapshot may go on for millions of
+/// records without an event end, and the caller must stay responsive.
 const RECORDS_PER_ADVANCE_MAX: usize = 1 << 16;
 
 /// How to read a DBN input.

@@ -129,7 +129,10 @@ async fn anything_but_detach_is_misbehaviour() {
     let place = place();
     let mut listener = place.listener();
     let request = Message::Attach(AttachRequest::default()).encode().unwrap();
-    for bytes in [&request[..], &[0xff; 64], &[0; 8]] {
+    // A head that promises what never comes must not be waited for.
+    let mut promising = Message::Detach.encode().unwrap();
+    promising[0] = 1;
+    for bytes in [&request[..], &promising, &[0xff; 64], &[0; 8]] {
         let (mut lifeline, mut stream) = bare_session(&place, &mut listener).await;
         stream.write_all(bytes).unwrap();
         assert_eq!(lifeline.closed().await, Ending::Misbehaved);

@@ -143,6 +143,9 @@ impl SimEndpoint {
                 enter(&mut self.entries, self.instruments, entry).map_err(malformed)?;
                 continue;
             }
+            if self.joining == Joining::Untold {
+                return Err(PollError::Corrupt { position });
+            }
             self.sequence = Sequence(header.channel_sequence);
             let bytes = record.as_bytes_mut();
             delivered += usize::from(hand_over(account, bytes, self.jump, position, deliver)?);
@@ -274,8 +277,9 @@ impl Endpoint for SimEndpoint {
         }
         // Looked at first: what arrived before the break can still be read.
         let broken = self.link.is_broken();
-        self.joining.on_told(self.link.control.images(), account);
         self.take_arrivals()?;
+        // After the arrivals: the number of images was written before anything that has arrived.
+        self.joining.on_told(self.link.control.images(), account);
         let polled = self.poll_ring(account, limit, &mut deliver);
         self.give_credit();
         if broken && polled == Ok(0) && self.reader.position() == self.reader.tail() {

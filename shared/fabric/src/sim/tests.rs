@@ -96,6 +96,18 @@ impl Network {
         published
     }
 
+    /// Publishes, with turns and polls while the channel is gated.
+    fn publish_patiently(&mut self, id: InstrumentId, subscriber: &mut Subscriber) {
+        for _ in 0..10_000 {
+            if self.publish(id) {
+                return;
+            }
+            self.turn();
+            subscriber.poll(self.now).unwrap();
+        }
+        panic!("the channel stays gated");
+    }
+
     fn turn(&mut self) -> usize {
         self.now.0 += TURN_NS;
         self.fabric.flush(self.now);
@@ -257,10 +269,7 @@ fn a_killed_subscriber_is_evicted_flushed_and_harms_nobody() {
     network.settle(&mut [&mut dead, &mut alive]);
     dead.faults.kill();
     for _ in 0..50 {
-        while !network.publish(A) {
-            network.turn();
-            alive.poll(network.now).unwrap();
-        }
+        network.publish_patiently(A, &mut alive);
     }
     network.settle(&mut [&mut alive]);
     assert_eq!(dead.evictions(&network), [Eviction::Unreachable]);
@@ -362,10 +371,7 @@ fn in_health_no_immediate_ever_finds_an_empty_receive_queue() {
     let mut network = Network::new(&config);
     let mut subscriber = network.join(Policy::Lossless);
     for nth in 0..2000_u32 {
-        while !network.publish(InstrumentId(nth % 2)) {
-            network.turn();
-            subscriber.poll(network.now).unwrap();
-        }
+        network.publish_patiently(InstrumentId(nth % 2), &mut subscriber);
     }
     network.settle(&mut [&mut subscriber]);
     assert_eq!(network.fabric.receiver_not_ready(), 0);

@@ -14,10 +14,10 @@
 //! # Protocol
 //! The writer (1) raises `intent` over everything that it is about to write, (2) `fence(Release)`,
 //! (3) stores the record's words, and once per batch (4) stores `tail` with `Release`. A reader
-//! loads `tail` with `Acquire` (pairs with 4), copies words, then `fence(Acquire)` (pairs with 2) and
-//! loads `intent`. If one of the copied words came from a later lap, the two fences make the
-//! `intent` of that lap visible, so it is more than a lap ahead of the reader's position: the copy is
-//! thrown away. If it is not, every word is from the reader's own lap.
+//! loads `tail` with `Acquire` (pairs with 4), copies words, then `fence(Acquire)` (pairs with 2)
+//! and loads `intent`. If one of the copied words came from a later lap, the two fences make the
+//! `intent` of that lap visible, so it is more than a lap ahead of the reader's position: the copy
+//! is thrown away. If it is not, every word is from the reader's own lap.
 //!
 //! `intent` is raised in strides of a sixteenth of the ring, so the line that every reader looks at
 //! once per record changes rarely and stays in the readers' caches. The price is that a reader

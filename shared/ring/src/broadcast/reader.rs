@@ -104,8 +104,8 @@ impl BroadcastReader {
         Position(self.position)
     }
 
-    /// The tail now: everything before it is whole or overwritten. Whatever the writer stored before
-    /// it committed this tail is visible after this call.
+    /// The tail now: everything before it is whole or overwritten. Whatever the writer stored
+    /// before it committed this tail is visible after this call.
     #[must_use]
     #[inline]
     pub fn tail(&self) -> Position {
@@ -191,8 +191,8 @@ impl BroadcastReader {
     /// Whether everything that was loaded at `position` since the tail was looked at is of one lap.
     #[inline]
     fn validate(&self) -> Result<(), ReadError> {
-        // Acquire: pairs with the fence in `BroadcastWriter::raise_intent` (protocol step 2), when a
-        // relaxed load before this fence took a word that was stored after that one.
+        // Acquire: pairs with the fence in `BroadcastWriter::raise_intent` (protocol step 2), when
+        // a relaxed load before this fence took a word that was stored after that one.
         fence(Ordering::Acquire);
         let intent = self.control.atomics()[INTENT_WORD].load(Ordering::Relaxed);
         // An intent before the position is impossible, and wraps round to "lapped".

@@ -94,7 +94,8 @@ impl BroadcastWriter {
     /// absolute position.
     ///
     /// # Errors
-    /// [`Full`] when the record with its padding would end after `limit`; nothing has happened then.
+    /// [`Full`] when the record with its padding would end after `limit`; nothing has happened
+    /// then.
     ///
     /// # Panics
     /// As [`Self::push`].

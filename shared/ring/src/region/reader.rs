@@ -204,9 +204,9 @@ impl RegionReader {
         self.words.atomics()[WAKE_WORD].load(Ordering::Acquire) as u32
     }
 
-    /// Address of the wake word, for the kernel to wait on (futex): valid as long as a clone of this
-    /// reader lives, perhaps read-only. This process reads it through [`Self::wake`] alone: the
-    /// word is stored as 64 bits, of which the kernel looks at the low half.
+    /// Address of the wake word, for the kernel to wait on (futex): valid as long as a clone of
+    /// this reader lives, perhaps read-only. This process reads it through [`Self::wake`] alone:
+    /// the word is stored as 64 bits, of which the kernel looks at the low half.
     #[must_use]
     pub fn wake_address(&self) -> *const u32 {
         core::ptr::from_ref(&self.words.atomics()[WAKE_WORD]).cast()
