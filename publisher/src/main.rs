@@ -33,7 +33,8 @@ fn end_process_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
-        eprintln!("tapecast-publisher: defect in thread {name}: {panic}; please report this");
+        let what = panic.to_string().replace('\n', " ");
+        eprintln!("tapecast-publisher: defect in thread {name}: {what}; please report this");
         std::process::exit(PANICKED);
     }));
 }

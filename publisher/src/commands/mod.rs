@@ -2,6 +2,7 @@
 
 mod generate;
 mod open;
+mod plant;
 mod run;
 
 use std::io::Write;

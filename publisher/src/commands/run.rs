@@ -2,39 +2,34 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use crossbeam_channel::{Receiver, bounded};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use tapecast_control::{Access, Listener, ListenerOptions};
-use tapecast_fabric::park::{Bell, IdleStrategy, Parker, Ringer};
-use tapecast_fabric::pool::{Pool, PoolConfig};
-use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, WakerThread};
 use tapecast_wire::Epoch;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tracing::info;
 
 use super::open::{WithSource, open_source};
+use super::plant::{Plant, join};
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
 use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
-use crate::config::{Config, Effective, Idle, LogFormat, Seal, SourceKind, prepare_socket_folder};
-use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, QUEUE_ITEMS, StopFlag};
+use crate::config::{Config, Effective, LogFormat, SourceKind, prepare_socket_folder};
+use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, StopFlag};
 use crate::logging;
 use crate::report::{Findings, Report, ReportFile};
-use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
+use crate::sender::SenderReport;
 use crate::source::Source;
 use crate::source::pacing::Pacer;
 use crate::source::progress::{Progress as ProgressMeter, ProgressDisplay, ProgressTotal};
 
 /// Exit status when the input was damaged or cut short.
 const SOURCE_FAILED: u8 = 3;
-/// How long the sender's thread is given to end after the channel was closed.
-const SENDER_END_MAX: Duration = Duration::from_secs(2);
 
 /// Publishes a source until it ends or a signal comes.
 ///
@@ -45,6 +40,14 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let effective = super::load(&args.config)?;
     logging::start(&effective.config.log);
     check(&effective)?;
+    let sessions_max = effective.config.access.sessions_max.get();
+    if u64::from(args.wait_for) > sessions_max {
+        bail!(
+            "flag --wait-for: {} subscribers can never be there, access.sessions_max is \
+             {sessions_max}: wait for fewer, or raise it",
+            args.wait_for
+        );
+    }
     let report = args.report.as_deref().map(ReportFile::create).transpose()?;
     let runtime = runtime()?;
     let signals = {
@@ -218,91 +221,6 @@ fn playback<S: Source>(args: &RunArgs, config: &Config, source: &S) -> Playback 
     }
 }
 
-/// Memory and threads of a publisher.
-struct Plant {
-    queue: crossbeam_channel::Sender<FeedItem>,
-    bell: Bell,
-    pool: Pool,
-    host: ShmHost,
-    port: CommandPort<tapecast_fabric::shm::ShmSession>,
-    ringer: Ringer,
-    progress: Arc<SenderProgress>,
-    waker: WakerThread,
-    sender: JoinHandle<SenderReport>,
-}
-
-impl Plant {
-    fn new(config: &Config, epoch: Epoch, directory: &Directory) -> Result<Self> {
-        let pool = Pool::new(PoolConfig { huge_pages: config.pool.hugepages.0 })
-            .context("pool.hugepages")?;
-        let parker = Parker::new();
-        let ringer = parker.ringer();
-        let Shm { host, mut fabric, waker } =
-            ShmHost::create(&shm_config(config, epoch), ringer.clone())
-                .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
-        enter_instruments(&mut fabric, directory)?;
-        let bell = Bell::with_waker(ringer.clone(), waker.ringer());
-        let (queue, items) = bounded(QUEUE_ITEMS);
-        let (port, sender_port) = command_ports();
-        let progress = Arc::new(SenderProgress::default());
-        let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
-        let waker = waker.spawn().context("cannot start the waker's thread")?;
-        let sender = spawn_sender(sender, config, parker)?;
-        Ok(Self { queue, bell, pool, host, port, ringer, progress, waker, sender })
-    }
-}
-
-fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {
-    ShmConfig {
-        epoch,
-        ring_bytes: config.shm.ring_bytes.get(),
-        instruments: config.shm.instruments_max.count(),
-        levels_per_side: config.book.levels.count(),
-        sealing: match config.shm.seal {
-            Seal::FutureWrite => Sealing::FutureWrite,
-            Seal::Owner => Sealing::Owner,
-        },
-        allow_lossless: config.access.lossless.0,
-    }
-}
-
-fn enter_instruments(fabric: &mut ShmFabric, directory: &Directory) -> Result<()> {
-    use tapecast_fabric::Fabric;
-    let known = directory.instruments();
-    known.iter().try_for_each(|known| fabric.upsert_instrument(&known.to_wire()))?;
-    Ok(())
-}
-
-fn spawn_sender(
-    sender: Sender<ShmFabric>,
-    config: &Config,
-    parker: Parker,
-) -> Result<JoinHandle<SenderReport>> {
-    let idle = match config.sender.idle {
-        Idle::Spin => IdleStrategy::Spin,
-        Idle::Yield => IdleStrategy::Yield,
-        Idle::Block => IdleStrategy::Block,
-    };
-    let cpu = config.sender.cpu.map(|cpu| cpu.count());
-    let thread = std::thread::Builder::new().name("tapecast-sender".to_owned());
-    let spawned = thread.spawn(move || {
-        if let Some(cpu) = cpu {
-            pin(cpu);
-        }
-        sender.run(idle, parker)
-    });
-    spawned.context("cannot start the sender's thread")
-}
-
-/// Pins this thread to a core that was checked at start.
-fn pin(cpu: usize) {
-    let mut only = CpuSet::new();
-    only.set(cpu);
-    if let Err(error) = sched_setaffinity(None, &only) {
-        tracing::warn!("the sender is not pinned to core {cpu}: {error}");
-    }
-}
-
 fn spawn_feed<S: Source + 'static>(
     feed: Feed<S>,
     started: Receiver<()>,
@@ -315,17 +233,6 @@ fn spawn_feed<S: Source + 'static>(
     });
     spawned.context("cannot start the feed's thread")?;
     Ok(())
-}
-
-fn join(sender: JoinHandle<SenderReport>) -> Result<SenderReport> {
-    let deadline = Instant::now() + SENDER_END_MAX;
-    while !sender.is_finished() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    if !sender.is_finished() {
-        bail!("the sender did not end in time; please report this");
-    }
-    sender.join().map_err(|_| anyhow!("the sender ended with a defect; please report this"))
 }
 
 fn log_start(config: &Config, epoch: Epoch, directory: &Directory) {

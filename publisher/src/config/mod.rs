@@ -4,10 +4,13 @@
 //! names the place (file, variable or flag) and the key. `check-config` prints the result with the
 //! origin of each value.
 
+mod choice;
+mod error;
 mod keys;
 mod layers;
 mod places;
 mod value;
+mod written;
 
 use std::path::PathBuf;
 
@@ -17,15 +20,15 @@ use tapecast_wire::limits::{
 };
 
 use crate::source::pacing::Pace;
+pub use choice::{EventEnd, Idle, LogFormat, LogLevel, Seal, SourceKind};
+pub use error::ConfigError;
 pub(crate) use keys::distance;
 
 pub use keys::{KEYS, Key};
-pub use layers::{ConfigError, Effective, Layers, load};
+pub use layers::{Effective, Layers, load};
 pub use places::{default_socket, prepare_socket_folder};
-pub use value::{
-    EventEnd, FeedDate, Idle, LogFormat, LogLevel, Names, PlayPace, RingBytes, Seal, SessionSpan,
-    SourceKind, Switch, Whole,
-};
+pub use value::{Names, Switch, Whole};
+pub use written::{FeedDate, PlayPace, RingBytes, SessionSpan};
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

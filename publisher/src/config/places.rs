@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// `/run/tapecast/publisher.sock` for root, `$XDG_RUNTIME_DIR/tapecast/publisher.sock` for others.
@@ -30,9 +30,18 @@ pub fn prepare_socket_folder(socket: &Path) -> io::Result<()> {
     }
     let Some(folder) = socket.parent() else { return Ok(()) };
     match DirBuilder::new().mode(0o755).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::metadata(folder).map(|_| ())
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_owner(folder),
         outcome => outcome,
     }
+}
+
+/// Below `/tmp` anybody could have made the folder first, and would own the socket's place.
+fn check_owner(folder: &Path) -> io::Result<()> {
+    let owner = fs::metadata(folder)?.uid();
+    let own = rustix::process::geteuid().as_raw();
+    if owner == own || owner == 0 || own == 0 {
+        return Ok(());
+    }
+    let text = format!("{} belongs to another user (uid {owner})", folder.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }

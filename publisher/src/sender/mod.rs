@@ -25,7 +25,7 @@ pub use progress::{Progress, SenderProgress};
 use crate::clock::unix_now;
 
 /// Most snapshots of one batch: bounds how long the first of them waits for the flush.
-pub const BATCH_MAX: usize = 256;
+pub const BATCH_MAX: usize = 64;
 /// Most commands of one duty cycle.
 const COMMANDS_MAX: usize = 8;
 /// Longest sleep: the heartbeat must go on.
@@ -136,8 +136,8 @@ impl<F: Fabric> Sender<F> {
         if self.closed {
             return Work::Closed;
         }
-        let (published, gated) = self.publish_batch();
-        let now = unix_now();
+        let mut now = unix_now();
+        let (published, gated) = self.publish_batch(&mut now);
         if published > 0 || gated {
             self.fabric.flush(now);
         }
@@ -179,12 +179,11 @@ impl<F: Fabric> Sender<F> {
     }
 
     /// Publishes what is queued, at most one batch. Returns how many items were taken, and whether
-    /// a lossless session stopped it.
-    fn publish_batch(&mut self) -> (usize, bool) {
-        let mut now = unix_now();
+    /// a lossless session stopped it. `now` moves on with each snapshot.
+    fn publish_batch(&mut self, now: &mut Nanos) -> (usize, bool) {
         let mut taken = 0;
         if let Some(held) = self.held.take() {
-            if !self.publish(held, &mut now) {
+            if !self.publish(held, now) {
                 return (0, true);
             }
             taken += 1;
@@ -192,8 +191,8 @@ impl<F: Fabric> Sender<F> {
         while taken < BATCH_MAX {
             match self.items.try_recv() {
                 Ok(FeedItem::Snapshot(mut filled)) => {
-                    filled.stamp_publish(now);
-                    if !self.publish(filled.share(), &mut now) {
+                    filled.stamp_publish(*now);
+                    if !self.publish(filled.share(), now) {
                         return (taken, true);
                     }
                 }

@@ -1,5 +1,7 @@
 //! The daemon as a process: what it says, how it lives, whom it serves, how it ends.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
 mod config;
 mod life;
 mod misuse;

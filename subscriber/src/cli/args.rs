@@ -117,10 +117,9 @@ pub(crate) enum WaitArg {
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// Levels of each side to print
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=83))]
-    pub levels: u16,
+    /// Levels of each side to print [default: 1, with --json all]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=83))]
+    pub levels: Option<u16>,
 
     /// One JSON object per line: prices, quantities and times as exact text
     #[arg(long, conflicts_with = "quiet")]

@@ -220,7 +220,8 @@ enum Form {
 
 impl<W: Write> Output<W> {
     fn new(args: &TailArgs, out: W) -> Self {
-        let levels = usize::from(args.levels);
+        let all = if args.json { usize::MAX } else { 1 };
+        let levels = args.levels.map_or(all, usize::from);
         let form = if args.quiet {
             Form::Quiet
         } else if args.json {

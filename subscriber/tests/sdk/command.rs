@@ -78,7 +78,7 @@ fn tail_json_is_one_exact_object_per_line() {
     let (_folder, socket) = place();
     let stage = Stage::open(&socket, Setup { epoch: 5, ..Setup::default() }, &["AAPL"]);
     stage.publish(0, PRICE);
-    let output = run(&socket, &["tail", "--json", "-n", "1", "-l", "2"]);
+    let output = run(&socket, &["tail", "--json", "-n", "1"]);
     assert!(output.status.success(), "{output:?}");
     let line = text(&output.stdout);
     let publish = line.split("\"ts_publish\":\"").nth(1).unwrap().split('"').next().unwrap();

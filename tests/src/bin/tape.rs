@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tapecast_subscriber::{Policy, Reconnect, Subscriber, Wakeup};
+use tapecast_subscriber::{Policy, PollError, Reconnect, Subscriber, Wakeup};
 use tapecast_tests::tape::{Format, Tape};
 
 /// Hashes every instrument's snapshots as one stream each.
@@ -47,14 +47,19 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let events = (arguments.events[0], arguments.events[1]);
     let mut tapes: BTreeMap<String, Tape> = BTreeMap::new();
     while subscriber.wait(Duration::from_secs(1))? != Wakeup::Ended {
-        subscriber.poll(|snapshot| {
+        let polled = subscriber.poll(|snapshot| {
             if !tapes.contains_key(snapshot.symbol()) {
                 tapes.insert(snapshot.symbol().to_owned(), Tape::new(arguments.format, events));
             }
             if let Some(tape) = tapes.get_mut(snapshot.symbol()) {
                 tape.on_snapshot(&snapshot.record());
             }
-        })?;
+        });
+        match polled {
+            Ok(_) => {}
+            Err(PollError::Ended(_)) => break,
+            Err(error) => return Err(error.into()),
+        }
     }
     let figures = subscriber.statistics();
     anyhow::ensure!(figures.lost == 0, "{} snapshots were lost", figures.lost);
