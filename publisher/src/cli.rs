@@ -21,9 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   tapecast-publisher run
       a simulated exchange of 100 instruments, in real time, until stopped
-  tapecast-publisher run --source itch --file 01302019.NASDAQ_ITCH50.gz --symbols AAPL,MSFT --pace 10x
+  tapecast-publisher run --source itch --file day.itch50.gz --symbols AAPL,MSFT --pace 10x
       two symbols of a Nasdaq day at ten times its own speed
-  tapecast-publisher run --source dbn --file es.mbo.dbn.zst --wait-for 64 --exit-at-end --report run.json
+  tapecast-publisher run --source dbn --file es.dbn.zst --wait-for 64 --exit-at-end --report r.json
       starts when 64 subscribers are there, ends when they have read everything
   tapecast-publisher generate --out day.itch50 --instruments 50 --seconds 30
       writes a simulated day as an ITCH 5.0 file
@@ -53,8 +53,8 @@ variables over the file, the file over the defaults. Key `shm.ring_bytes` is the
 TAPECAST_SHM_RING_BYTES. `tapecast-publisher check-config` lists all keys.
 
 At the end of a file the publisher marks every book as ended and goes on serving the last books to
-whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal ends it
-at once.
+whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal
+ends it at once.
 
 Examples:
   tapecast-publisher run --source itch --file day.itch50 --pace max --exit-at-end
@@ -234,7 +234,8 @@ config_flags! {
     /// Size of the broadcast ring, a power of two from 64 KiB to 16 GiB [default: 16 MiB]
     #[arg(value_name = "SIZE", help_heading = "Publisher")]
     ring_bytes: "ring-bytes" => "shm.ring_bytes",
-    /// What an idle sender does: spin (burns a core, lowest latency), yield or block [default: block]
+    /// What an idle sender does: spin (burns a core, lowest latency), yield or block
+    /// [default: block]
     #[arg(value_name = "HOW", help_heading = "Publisher")]
     idle: "idle" => "sender.idle",
     /// Core that the sender thread is pinned to [default: any]

@@ -1,4 +1,5 @@
-//! The publisher: sources, books, sender, conductor. The binary `tapecast-publisher` is a thin shell.
+//! The publisher: sources, books, sender, conductor. The binary `tapecast-publisher` is a thin
+//! shell.
 
 #![forbid(unsafe_code)]
 

@@ -31,8 +31,8 @@ fn count() {
 }
 
 // SAFETY: every call is handed on to the system's allocator with the caller's own arguments, so its
-// contract is kept because the system's allocator keeps it; counting touches a plain thread-local cell,
-// which neither allocates nor unwinds.
+// contract is kept because the system's allocator keeps it; counting touches a plain thread-local
+// cell, which neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

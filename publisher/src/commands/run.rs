@@ -142,7 +142,7 @@ impl WithSource for Start<'_> {
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
         let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
-        // The pool outlives the feed here: its last page must not take the sender's time to unmap it.
+        // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), plant.pool.clone(), queue);
         let books = BookBuilder::new(config.book.levels.count(), encoder);
         let playback = playback(args, config, &source);

@@ -70,8 +70,7 @@ impl FromStr for RingBytes {
     }
 }
 
-/// How fast a source is played: as a [`source::pacing::Pace`](crate::source::pacing::Pace), which can
-/// also be written `realtime` here.
+/// How fast a source is played: a [`Pace`], which can also be written `realtime` here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlayPace(pub Pace);
 

@@ -82,8 +82,8 @@ impl Directory {
         self.read().instruments.len()
     }
 
-    /// Ids of `symbols`, in their order. With `allow_unknown` a symbol that is not known yet is left
-    /// out.
+    /// Ids of `symbols`, in their order. With `allow_unknown` a symbol that is not known yet is
+    /// left out.
     ///
     /// # Errors
     /// [`UnknownSymbols`] names those that are not known, and the nearest that are.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder with a program of each kind, built from this checkout.
-pub fn programs() -> &'static Path {
+pub(crate) fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder =
@@ -27,7 +27,7 @@ pub fn programs() -> &'static Path {
 }
 
 /// A recording that tests may read, or `None`, said aloud, where it is absent.
-pub fn recording(name: &str) -> Option<PathBuf> {
+pub(crate) fn recording(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name);
     if path.exists() {
         return Some(path);
@@ -37,24 +37,24 @@ pub fn recording(name: &str) -> Option<PathBuf> {
 }
 
 /// A folder for one test's socket and results.
-pub fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     TempDir::with_prefix("tapecast-e2e-").expect("a folder")
 }
 
 /// Processes that are killed at the end of a test, however it ends.
 #[derive(Default)]
-pub struct Processes(Vec<Child>);
+pub(crate) struct Processes(Vec<Child>);
 
 impl Processes {
     /// Starts a program and keeps its output.
-    pub fn start(&mut self, program: &str, arguments: &[&str]) -> usize {
+    pub(crate) fn start(&mut self, program: &str, arguments: &[&str]) -> usize {
         let child = command(program, arguments).spawn().expect("a process");
         self.0.push(child);
         self.0.len() - 1
     }
 
     /// Waits for one process and returns all that it said.
-    pub fn finish(&mut self, index: usize) -> Output {
+    pub(crate) fn finish(&mut self, index: usize) -> Output {
         let child = &mut self.0[index];
         let stdout = drain(child.stdout.take());
         let stderr = drain(child.stderr.take());
@@ -64,13 +64,13 @@ impl Processes {
     }
 
     /// Sends a signal to one process.
-    pub fn signal(&self, index: usize, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, index: usize, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.0[index]);
         rustix::process::kill_process(pid, signal).expect("a living process");
     }
 
     /// Process id of one process.
-    pub fn pid(&self, index: usize) -> u32 {
+    pub(crate) fn pid(&self, index: usize) -> u32 {
         self.0[index].id()
     }
 }
@@ -105,17 +105,17 @@ fn command(program: &str, arguments: &[&str]) -> Command {
 }
 
 /// Runs a program to its end.
-pub fn run(program: &str, arguments: &[&str]) -> Output {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     command(program, arguments).output().expect("a process")
 }
 
 /// What a program wrote to standard error.
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Waits until `condition` holds; a test that waits in vain fails after two minutes.
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if condition() {
             return;
@@ -126,7 +126,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Reads a JSON file.
-pub fn json(path: &Path) -> serde_json::Value {
+pub(crate) fn json(path: &Path) -> serde_json::Value {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
