@@ -1,6 +1,8 @@
 //! DBN input from arbitrary bytes: an error or an end, never a panic or an endless loop.
 #![no_main]
 
+use std::io::Cursor;
+
 use libfuzzer_sys::fuzz_target;
 use tapecast_publisher::book::{BookBuilder, SnapshotDraft, SnapshotSink};
 use tapecast_publisher::source::dbn::{DbnOptions, DbnSource};
@@ -19,7 +21,10 @@ impl SnapshotSink for Nobody {
 fuzz_target!(|bytes: &[u8]| {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let options = DbnOptions { allow_truncated: choice & 1 == 0, ..DbnOptions::default() };
-    let Ok(mut source) = DbnSource::from_reader("fuzz", bytes, options) else { return };
+    let Ok(mut source) = DbnSource::from_reader("fuzz", Cursor::new(bytes.to_vec()), options)
+    else {
+        return;
+    };
     let mut builder = BookBuilder::new(10, Nobody);
     // zstd can unpack much from little: the bound is on records, 16 bytes each at least.
     for _ in 0..1 << 20 {

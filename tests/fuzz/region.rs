@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let layout = RegionLayout::new(64 * 1024, INSTRUMENTS, 2).expect("a small region");
     let words = WordsMut::heap(layout.total_bytes() as usize / 8);
     RegionWriter::create(words.clone(), &layout, Epoch(1)).expect("zeroed memory");
-    // Each nine bytes of input overwrite one word: the first byte and the last choose which.
+    // Each ten bytes of input overwrite one word: the first two choose which.
     for patch in bytes.chunks_exact(10) {
         let (place, value) = patch.split_at(2);
         let place = u16::from_le_bytes([place[0], place[1]]) as usize;
@@ -21,8 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(region) = RegionReader::open(words.reader()) else { return };
     let _ = (region.state(), region.heartbeat(), region.tail(), region.channel_sequence());
     let mut buffer = RecordBuffer::new();
-    let latest = region.latest();
-    let directory = region.directory();
+    let (Ok(latest), Ok(directory)) = (region.latest(), region.directory()) else { return };
     for id in 0..INSTRUMENTS as u32 + 1 {
         let _ = directory.entry(InstrumentId(id));
         if (id as usize) < INSTRUMENTS {

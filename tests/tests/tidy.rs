@@ -94,7 +94,8 @@ fn lines_stay_short() {
 fn unsafe_code_lives_in_ring_and_fabric_alone() {
     let mut offences = Vec::new();
     for (name, text) in sources() {
-        if UNSAFE_HOMES.iter().any(|home| name.starts_with(home)) || UNSAFE_TESTS.contains(&&*name) {
+        if UNSAFE_HOMES.iter().any(|home| name.starts_with(home)) || UNSAFE_TESTS.contains(&&*name)
+        {
             continue;
         }
         for (number, line) in text.lines().enumerate() {

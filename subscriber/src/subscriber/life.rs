@@ -40,7 +40,9 @@ impl Subscriber {
             return Ok(true);
         }
         if let Some(reason) = self.ending.take() {
+            // Said by the state and by the next wait; only a poll after that is an error.
             self.standing.end(reason);
+            return Ok(false);
         }
         match self.standing.ended() {
             Some(reason) => Err(PollError::Ended(reason.clone())),

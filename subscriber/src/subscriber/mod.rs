@@ -143,7 +143,8 @@ impl Subscriber {
     /// [`WaitStrategy::Fd`], none while there is something to deliver).
     ///
     /// # Errors
-    /// [`PollError::Ended`] when the subscription is over and everything was delivered.
+    /// [`PollError::Ended`] when the subscription was found over, and everything delivered, by the
+    /// poll before; that one returned 0, and [`Subscriber::wait`] says [`Wakeup::Ended`].
     /// [`PollError::Session`] when the session met bytes that it cannot use; with reconnection on,
     /// go on polling.
     pub fn poll<F: FnMut(&Snapshot<'_>)>(

@@ -64,9 +64,11 @@ impl BareRing {
 
     fn word(&self, line: usize) -> &AtomicU64 {
         assert!(line < 2 + READERS);
-        // SAFETY: the line lies inside the control block of the mapping, which is page-aligned and
-        // lives as long as self; every process touches the word through an atomic alone.
-        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(line * LINE).cast()) }
+        // SAFETY: the line lies inside the control block, which is inside the mapping.
+        let word = unsafe { self.map.as_mut_ptr().add(line * LINE) };
+        // SAFETY: the mapping is page-aligned, so the word is aligned; it lives as long as self,
+        // and every process touches the word through an atomic alone.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
     fn published(&self) -> &AtomicU64 {
@@ -74,8 +76,10 @@ impl BareRing {
     }
 
     fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: line 1 lies inside the control block; it is used as a 32-bit atomic only.
-        unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(LINE).cast()) }
+        // SAFETY: line 1 lies inside the control block, which is inside the mapping.
+        let word = unsafe { self.map.as_mut_ptr().add(LINE) };
+        // SAFETY: aligned and alive as above; the word is used as a 32-bit atomic only.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
     fn slot(&self, sequence: u64) -> *mut u8 {
@@ -170,8 +174,9 @@ impl BareReader {
         while self.next < published {
             // SAFETY: the slot was published before the Acquire load above, and the writer waits
             // for this reader's cursor before it writes the slot again.
-            let message =
-                unsafe { std::slice::from_raw_parts(self.ring.slot(self.next), self.ring.slot_bytes) };
+            let message = unsafe {
+                std::slice::from_raw_parts(self.ring.slot(self.next), self.ring.slot_bytes)
+            };
             handler(message);
             self.next += 1;
         }

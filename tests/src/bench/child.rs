@@ -168,10 +168,7 @@ impl Children {
     ///
     /// # Errors
     /// When a process cannot be started.
-    pub fn start(
-        count: usize,
-        arguments: impl Fn(usize) -> Vec<String>,
-    ) -> anyhow::Result<Self> {
+    pub fn start(count: usize, arguments: impl Fn(usize) -> Vec<String>) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?;
         let mut children = Self { children: Vec::new() };
         for index in 0..count {

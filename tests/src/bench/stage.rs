@@ -68,7 +68,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// The next snapshot, encoded and stamped.
-    pub fn next(&mut self) -> Shared {
+    pub fn snapshot(&mut self) -> Shared {
         let index = self.channel_sequence as usize % self.instrument_sequences.len();
         self.channel_sequence += 1;
         self.instrument_sequences[index] += 1;
@@ -125,7 +125,12 @@ impl Stage {
     ///
     /// # Errors
     /// When memory, threads or the socket cannot be had.
-    pub fn open(socket: &Path, size: Size, slots: usize, instruments: usize) -> anyhow::Result<Self> {
+    pub fn open(
+        socket: &Path,
+        size: Size,
+        slots: usize,
+        instruments: usize,
+    ) -> anyhow::Result<Self> {
         let epoch = Epoch(unix_now().0);
         let config = ShmConfig {
             ring_bytes: (slots * size.ring_bytes()) as u64,
@@ -148,16 +153,18 @@ impl Stage {
         let (ready, is_ready) = bounded(1);
         let options = ListenerOptions::new(socket, Access::own());
         let host = shm.host;
-        let conductor = std::thread::Builder::new().name("bench-conductor".into()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.expect("a runtime");
-            runtime.block_on(async {
-                let bound = Listener::bind(options);
-                let mut listener = bound.inspect(|_| ready.send(()).expect("the opener waits"))
-                    .expect("the folder is fresh");
-                conduct(&host, &mut listener, epoch, &request_sender, closed).await;
-            });
-        })?;
+        let conductor =
+            std::thread::Builder::new().name("bench-conductor".into()).spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.expect("a runtime");
+                runtime.block_on(async {
+                    let bound = Listener::bind(options);
+                    let mut listener = bound
+                        .inspect(|_| ready.send(()).expect("the opener waits"))
+                        .expect("the folder is fresh");
+                    conduct(&host, &mut listener, epoch, &request_sender, closed).await;
+                });
+            })?;
         is_ready.recv().context("the listener did not open")?;
         let ringer = waker.ringer();
         Ok(Self {

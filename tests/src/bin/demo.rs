@@ -50,10 +50,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let folder = tempfile::Builder::new().prefix("tapecast-demo-").tempdir()?;
-    let programs = std::env::current_exe()?
-        .parent()
-        .context("this program has no folder")?
-        .to_owned();
+    let programs =
+        std::env::current_exe()?.parent().context("this program has no folder")?.to_owned();
     let subscribers = arguments.subscribers as usize;
     println!("one publisher ({}), {subscribers} subscriber processes", arguments.source);
     let policy = if arguments.lossless { "lossless" } else { "conflate" };

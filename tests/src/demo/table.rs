@@ -49,8 +49,7 @@ pub fn render(account: &Account) -> String {
 
 fn right(text: &str) -> Cell {
     let is_name = text == "subscriber";
-    Cell::new(text)
-        .set_alignment(if is_name { CellAlignment::Left } else { CellAlignment::Right })
+    Cell::new(text).set_alignment(if is_name { CellAlignment::Left } else { CellAlignment::Right })
 }
 
 fn row(name: &str, counts: [u64; 4], latency: &LatencyFigures, jitter: [u64; 2]) -> Row {

@@ -129,8 +129,19 @@ fn a_recording_that_is_cut_short_is_reported_with_its_offset_and_what_was_good_i
     let socket = folder.path().join("s").display().to_string();
     let report = folder.path().join("report.json");
     let arguments = [
-        "run", "--socket", &socket, "--source", "itch", "--file", text(&file), "--pace", "max",
-        "--exit-at-end", "--no-progress", "--report", text(&report),
+        "run",
+        "--socket",
+        &socket,
+        "--source",
+        "itch",
+        "--file",
+        text(&file),
+        "--pace",
+        "max",
+        "--exit-at-end",
+        "--no-progress",
+        "--report",
+        text(&report),
     ];
     let output = run("tapecast-publisher", &arguments);
     assert!(!output.status.success(), "a cut file is not fine");

@@ -85,9 +85,7 @@ impl Drop for Processes {
     }
 }
 
-fn drain(
-    stream: Option<impl std::io::Read + Send + 'static>,
-) -> std::thread::JoinHandle<Vec<u8>> {
+fn drain(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
@@ -129,4 +127,25 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn json(path: &Path) -> serde_json::Value {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+/// Standard output of a process, line by line.
+pub(crate) struct Lines(std::io::Lines<std::io::BufReader<std::process::ChildStdout>>);
+
+impl Lines {
+    /// Takes the output of a process that was just started.
+    pub(crate) fn of(processes: &mut Processes, index: usize) -> Self {
+        let stdout = processes.0[index].stdout.take().expect("an output that nobody has taken");
+        Self(std::io::BufRead::lines(std::io::BufReader::new(stdout)))
+    }
+
+    /// The next line; the process must not have ended.
+    pub(crate) fn next(&mut self) -> String {
+        self.0.next().expect("a line").expect("UTF-8")
+    }
+
+    /// Reads the rest and forgets it, so that the process never waits for a reader.
+    pub(crate) fn discard(self) {
+        std::thread::spawn(move || self.0.map_while(Result::ok).for_each(drop));
+    }
 }

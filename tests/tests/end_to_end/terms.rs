@@ -40,8 +40,16 @@ fn an_overloaded_machine_conflates_and_accounts_for_every_snapshot() {
     let folder = folder();
     // The smallest ring laps readers that share two cores with 63 others.
     let source = [
-        "--source", "synthetic", "--seconds", "2", "--pace", "max", "--ring-bytes", "64KiB",
-        "--seed", "7",
+        "--source",
+        "synthetic",
+        "--seconds",
+        "2",
+        "--pace",
+        "max",
+        "--ring-bytes",
+        "64KiB",
+        "--seed",
+        "7",
     ];
     let account = run(folder.path(), 64, &source, &["--policy", "conflate"]);
     assert_eq!(account.imbalances, []);
@@ -61,8 +69,18 @@ fn a_daemon_with_100_instruments_stays_within_64_mb() {
     let report_argument = report.display().to_string();
     let publisher = processes.start(
         "tapecast-publisher",
-        &["run", "--socket", &socket, "--seconds", "3", "--pace", "max", "--no-progress",
-          "--report", &report_argument],
+        &[
+            "run",
+            "--socket",
+            &socket,
+            "--seconds",
+            "3",
+            "--pace",
+            "max",
+            "--no-progress",
+            "--report",
+            &report_argument,
+        ],
     );
     let tail = processes.start(
         "tapecast-subscriber",

@@ -11,7 +11,7 @@ use tapecast_ring::{
     CellWriter, DirectoryReader, LatestReader, RawRecord, ReadError, RecordBuffer, RegionReader,
 };
 use tapecast_wire::attach::Policy;
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId};
 
 use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
 use super::futex::WakeWord;
@@ -80,6 +80,8 @@ pub struct ShmEndpoint {
     buffer: Box<RecordBuffer>,
     walk: Walk,
     joining: Joining,
+    /// The session began before the channel's first snapshot.
+    from_first: bool,
     laps: u64,
     announced: Position,
     progress: Progress,
@@ -121,6 +123,7 @@ impl ShmEndpoint {
             buffer: Box::default(),
             walk,
             joining: Joining::new(start.sequence),
+            from_first: start.sequence == Sequence(0),
             laps: 0,
             announced: at,
             progress: Progress::new(start.sequence),
@@ -276,7 +279,7 @@ impl ShmEndpoint {
         match ended {
             Ok(()) => Ok(delivered),
             Err(Stop::Lapped) => {
-                self.recover();
+                self.recover(account);
                 Ok(delivered)
             }
             Err(Stop::Failed(error)) => Err(error),
@@ -285,7 +288,7 @@ impl ShmEndpoint {
 
     /// Goes on at the tail, and takes what was missed from the latest table.
     #[cold]
-    fn recover(&mut self) {
+    fn recover(&mut self, account: &mut Account) {
         self.laps += 1;
         if let Ring::Broadcast(reader) = &mut self.ring {
             // The tail first: the table holds everything that was committed before it.
@@ -295,7 +298,7 @@ impl ShmEndpoint {
             self.progress.sequence = self.progress.sequence.max(newest);
         }
         self.walk.start(self.directory.len());
-        self.joining.on_lap();
+        self.joining.on_lap(self.from_first, account);
     }
 
     /// Tells the publisher what is consumed, once per batch.

@@ -59,8 +59,14 @@ impl Joining {
         }
     }
 
-    /// After a lap everything comes from the table, however new it is.
-    pub(super) fn on_lap(&mut self) {
+    /// After a lap everything comes from the table, however new it is. A session `from_first`, that
+    /// is one which began before the channel's first snapshot, has no image to wait for: it counts
+    /// every instrument from its first snapshot, although the lap hides that one.
+    pub(super) fn on_lap(&mut self, from_first: bool, account: &mut Account) {
+        if from_first && *self != Self::Live {
+            account.begin_live();
+            *self = Self::Live;
+        }
         if *self != Self::Live {
             *self = Self::new(Sequence(u64::MAX));
         }
@@ -104,12 +110,19 @@ mod tests {
         let (mut joining, mut account) = (Joining::new(Sequence(5)), account());
         assert!(!joining.takes(Sequence(9)));
         joining.on_walked();
-        joining.on_lap();
+        joining.on_lap(false, &mut account);
         assert!(joining.takes(Sequence(10)));
         joining.on_walked();
         joining.on_read(Sequence(0), &mut account);
         assert_eq!(joining, Joining::Live);
-        joining.on_lap();
+        joining.on_lap(false, &mut account);
         assert!(joining.takes(Sequence(u64::MAX)));
+    }
+
+    #[test]
+    fn a_session_from_the_first_snapshot_on_counts_from_there_even_when_lapped_at_once() {
+        let (mut joining, mut account) = (Joining::new(Sequence(0)), account());
+        joining.on_lap(true, &mut account);
+        assert_eq!((joining, account.is_joining()), (Joining::Live, false));
     }
 }

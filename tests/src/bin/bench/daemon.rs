@@ -66,7 +66,11 @@ pub(crate) fn idle() -> anyhow::Result<()> {
     std::thread::sleep(IDLE_TIME);
     let percent = |time: Duration| 100.0 * time.as_secs_f64() / start.elapsed().as_secs_f64();
     let (all, alone) = (busy(&pids)? - all, busy(&[publisher])? - alone);
-    println!("  daemon alone {:.2} % of a core, all 65 processes {:.2} %", percent(alone), percent(all));
+    println!(
+        "  daemon alone {:.2} % of a core, all 65 processes {:.2} %",
+        percent(alone),
+        percent(all)
+    );
     Ok(())
 }
 

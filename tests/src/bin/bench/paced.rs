@@ -66,7 +66,7 @@ fn tapecast_round() -> anyhow::Result<Round> {
     stage.admit(SUBSCRIBERS);
     let mut traffic = stage.traffic(SIZE, 1)?;
     let calls = pace(|| {
-        let snapshot = traffic.next();
+        let snapshot = traffic.snapshot();
         let start = Instant::now();
         let published = stage.fabric.publish(snapshot);
         stage.fabric.flush(unix_now());

@@ -48,7 +48,7 @@ fn tapecast_round(size: Size, messages: usize) -> anyhow::Result<f64> {
     let mut traffic = stage.traffic(size, 1)?;
     let start = Instant::now();
     for index in 1..=messages {
-        let snapshot = traffic.next();
+        let snapshot = traffic.snapshot();
         stage.publish_or_wait(snapshot);
         if index % BATCH == 0 {
             stage.fabric.flush(unix_now());
