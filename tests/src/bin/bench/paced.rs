@@ -25,6 +25,9 @@ struct Round {
     delivery_p99_ns: f64,
 }
 
+/// One figure of a round.
+type Figure = fn(&Round) -> f64;
+
 /// Prints call and delivery latency beside the bare ring's.
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     println!("\npaced: 64 sleeping processes, 1,000 snapshots/s, {} B", SIZE.payload_bytes());
@@ -33,10 +36,8 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         ours.push(tapecast_round()?);
         bare.push(bare_round()?);
     }
-    let figure = |rounds: &[Round], of: fn(&Round) -> f64| {
-        median(&rounds.iter().map(of).collect::<Vec<_>>())
-    };
-    let rows: [(&str, fn(&Round) -> f64); 4] = [
+    let figure = |rounds: &[Round], of: Figure| median(&rounds.iter().map(of).collect::<Vec<_>>());
+    let rows: [(&str, Figure); 4] = [
         ("publish call p50", |round| round.call_p50_ns),
         ("publish call p99", |round| round.call_p99_ns),
         ("delivery p50", |round| round.delivery_p50_ns),

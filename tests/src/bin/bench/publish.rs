@@ -50,8 +50,11 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// One figure of a bench.
+type Figure = fn(&Bench) -> f64;
+
 fn print(size: Size, benches: &[Bench]) {
-    let rows: [(&str, fn(&Bench) -> f64); 2] = [
+    let rows: [(&str, Figure); 2] = [
         ("publish + flush, p50 at 1,000/s", |bench| median(&bench.paced_ns)),
         ("publish, mean of a burst", |bench| median(&bench.burst_ns)),
     ];
