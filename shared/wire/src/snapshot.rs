@@ -289,6 +289,7 @@ pub const fn record_len_of(first_word: u64) -> Option<usize> {
 /// A checked view of one record of kind snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
+    bytes: &'a [u8],
     header: &'a SnapshotHeader,
     bids: &'a [Level],
     asks: &'a [Level],
@@ -300,6 +301,7 @@ impl<'a> Snapshot<'a> {
     /// # Errors
     /// [`WireError`] when the bytes are short, misaligned, of another version or kind, or when
     /// lengths and counts contradict each other. Never panics, whatever the bytes.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = Self::header_of(bytes)?;
         if Kind::from_wire(header.kind)? != Kind::Snapshot {
@@ -310,13 +312,14 @@ impl<'a> Snapshot<'a> {
         let all = <[Level]>::ref_from_bytes(&record[start..start + levels * LEVEL_BYTES])
             .map_err(|_| WireError::Misaligned)?;
         let (bids, asks) = all.split_at(usize::from(header.bid_count));
-        Ok(Self { header, bids, asks })
+        Ok(Self { bytes: record, header, bids, asks })
     }
 
     /// Header of a record of any kind, with version and length checked.
     ///
     /// # Errors
     /// As [`Snapshot::parse`].
+    #[inline]
     pub fn header_of(bytes: &'a [u8]) -> Result<&'a SnapshotHeader, WireError> {
         let have = bytes.len();
         let Some(head) = bytes.get(..HEADER_BYTES) else {
@@ -336,6 +339,7 @@ impl<'a> Snapshot<'a> {
         Ok(header)
     }
 
+    #[inline]
     fn levels_range(header: &SnapshotHeader) -> Result<(usize, usize), WireError> {
         let start = usize::from(header.header_len);
         if start < HEADER_BYTES || !start.is_multiple_of(WORD_BYTES) {
@@ -347,6 +351,12 @@ impl<'a> Snapshot<'a> {
             return Err(WireError::Field { field: "level count", value: levels as u64 });
         }
         Ok((start, levels))
+    }
+
+    /// The whole record as it is on the wire, to be stored or sent on.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The fixed part, every field of it.

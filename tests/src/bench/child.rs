@@ -10,7 +10,6 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use tapecast_subscriber::{Policy, Reconnect, Subscriber, WaitStrategy, Wakeup};
 use tapecast_telemetry::LatencySummary;
-use zerocopy::IntoBytes;
 
 use super::stage::unix_now;
 use super::{BareReader, BareRing, BareWait};
@@ -123,11 +122,8 @@ fn read_tapecast(mut subscriber: Subscriber, latency: bool) -> anyhow::Result<Ch
                 let age = unix_now().since(snapshot.ts_publish());
                 result.latency.record(age.0);
             }
-            let record = snapshot.record();
             result.deliveries += 1;
-            result.take(record.header().as_bytes());
-            result.take(record.bids().as_bytes());
-            result.take(record.asks().as_bytes());
+            result.take(snapshot.record().as_bytes());
         })?;
     }
     let figures = subscriber.statistics();

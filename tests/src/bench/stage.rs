@@ -223,16 +223,21 @@ impl Stage {
     pub fn close(&mut self) {
         self.fabric.close(unix_now(), Farewell::EndOfSource);
         self.waker.ring();
+        self.end_conductor();
     }
-}
 
-impl Drop for Stage {
-    fn drop(&mut self) {
+    fn end_conductor(&mut self) {
         drop(self.closing.take());
         if let Some(conductor) = self.conductor.take() {
             // Its panic was printed when it happened.
             let _ = conductor.join();
         }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end_conductor();
     }
 }
 
@@ -260,6 +265,9 @@ async fn conduct(
         if let Ok(lifeline) = pending.accept(&accepted, &descriptors.as_fds()).await {
             lifelines.push(lifeline);
         }
+    }
+    for lifeline in lifelines {
+        lifeline.farewell(Farewell::EndOfSource, "the benchmark is over");
     }
 }
 

@@ -82,7 +82,7 @@ fn settle(processes: &Processes) -> anyhow::Result<()> {
     for _ in 0..60 {
         let before = total();
         std::thread::sleep(Duration::from_secs(1));
-        if total() - before < Duration::from_millis(100) {
+        if total().saturating_sub(before) < Duration::from_millis(100) {
             return Ok(());
         }
     }

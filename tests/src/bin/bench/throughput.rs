@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 /// Prints deliveries a second to 64 processes beside the bare ring's; nothing may be lost.
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     println!("\nthroughput: 64 processes, publisher-gated, readers yield");
-    for (size, messages) in [(Size::Small, 200_000), (Size::Large, 50_000)] {
+    for (size, messages) in [(Size::Small, 1_500_000), (Size::Large, 200_000)] {
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             ours.push(tapecast_round(size, messages)?);
