@@ -1,7 +1,8 @@
 //! The thread that keeps a subscription attached.
 //!
 //! It sleeps on the session's connection (the lifeline) and costs nothing while all is well. When
-//! the publisher goes, it posts that at once, attaches again with backoff and posts the new session.
+//! the publisher goes, it posts that at once, attaches again with backoff and posts the new
+//! session.
 //! So the polling thread learns everything from one flag, and never connects, waits or enters the
 //! kernel on its own account.
 

@@ -1,7 +1,9 @@
 //! Whether the publisher shows signs of life.
 //!
-//! Judged by change, not by age: a heartbeat that moved between two looks is a sign of life, however
-//! the clocks of the two processes relate, and a subscriber that was itself stopped for a while does
+//! Judged by change, not by age: a heartbeat that moved between two looks is a sign of life,
+//! however
+//! the clocks of the two processes relate, and a subscriber that was itself stopped for a while
+//! does
 //! not blame the publisher for it.
 
 use core::time::Duration;

@@ -41,7 +41,8 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// A view of `record`, which describes `instrument` and was received at that time. Programs need
+    /// A view of `record`, which describes `instrument` and was received at that time. Programs
+    /// need
     /// this only to test what they do with snapshots.
     #[must_use]
     pub const fn new(

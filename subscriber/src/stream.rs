@@ -60,7 +60,8 @@ impl AsRawFd for Descriptor {
 }
 
 impl Subscriber {
-    /// Turns the subscription into a stream. It needs [`crate::WaitStrategy::Fd`] and must be called
+    /// Turns the subscription into a stream. It needs [`crate::WaitStrategy::Fd`] and must be
+    /// called
     /// inside a tokio runtime.
     ///
     /// # Errors
@@ -75,7 +76,7 @@ impl Subscriber {
 
 #[expect(
     deprecated,
-    reason = "the successor is an unsafe function, for the sake of types whose descriptor changes or \
+    reason = "the successor has a contract that this crate may not sign, for the sake of types whose descriptor changes or \
               is closed early; Descriptor owns one descriptor and neither closes nor changes it"
 )]
 fn watch(descriptor: Descriptor) -> io::Result<AsyncFd<Descriptor>> {

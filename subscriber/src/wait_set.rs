@@ -1,7 +1,8 @@
 //! One descriptor that is readable whenever a poll would find something.
 //!
 //! It is an epoll instance over the session's wake descriptor, the keeper's news and a timer that
-//! makes a sleeping application notice a silent publisher. It stays the same over all sessions, so an
+//! makes a sleeping application notice a silent publisher. It stays the same over all sessions, so
+//! an
 //! application registers it once.
 
 use core::time::Duration;

@@ -10,7 +10,8 @@ const NEWEST: u32 = u32::MAX - 1;
 /// A first-in first-out queue of instruments that holds each of them at most once.
 ///
 /// Marking a member again leaves it where it is: an instrument has waited as long as its oldest
-/// unsent snapshot. Every operation is O(1), except [`DirtyQueue::clear`]; memory is four bytes for each
+/// unsent snapshot. Every operation is O(1), except [`DirtyQueue::clear`]; memory is four bytes for
+/// each
 /// instrument, allocated once.
 ///
 /// # Invariants

@@ -4,7 +4,8 @@
 //! daemon takes it as a type parameter. [`Endpoint`] is the subscriber's; [`Receiver`] joins it to
 //! the accounting of `tapecast-core`, so that every fabric delivers with the same promises:
 //!
-//! - each instrument's newest snapshot first, then everything that follows, without gap or duplicate;
+//! - each instrument's newest snapshot first, then everything that follows, without gap or
+//!   duplicate;
 //! - what a slow subscriber does not see is counted, and published = delivered + conflated;
 //! - no subscriber can delay or harm another one, or the publisher.
 //!

@@ -23,7 +23,7 @@ use crate::record::{
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 use crate::words::{Words, WordsMut};
 
-/// Times that a reader starts anew before it gives up for now. The writer is at one slot for some
+/// Times that a reader starts anew before it gives up. The writer is at one slot for some
 /// tens of nanoseconds, so more than a few collisions in a row mean that it stands still there.
 const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 64 };
 

@@ -97,7 +97,7 @@ fn map(file: &File) -> WordsMut {
 fn map_read_only(file: &File) -> Words {
     let mapping = MmapOptions::new().map_raw_read_only(file).unwrap();
     let (base, len) = (NonNull::new(mapping.as_mut_ptr().cast()).unwrap(), mapping.len() / 8);
-    // SAFETY: as in `map`.
+    // SAFETY: page-aligned, `len` words, kept by its owner and never truncated, as in `map`.
     unsafe { Words::from_raw(base, len, Arc::new(mapping)) }
 }
 
@@ -276,7 +276,7 @@ fn reader_process() {
     // SAFETY: the parent left these two descriptors open for this process and nothing else in it
     // knows them.
     let region = unsafe { File::from_raw_fd(region as RawFd) };
-    // SAFETY: as above.
+    // SAFETY: the second of the two descriptors that the parent left open for this process.
     let cells = unsafe { File::from_raw_fd(cells as RawFd) };
     let cell = map(&cells).part(index * CELL_WORDS, CELL_WORDS).unwrap();
     let region = RegionReader::open(map_read_only(&region)).unwrap();

@@ -1,4 +1,5 @@
-//! Byte layouts of tapecast and nothing else: snapshots, directory entries, attach messages, limits.
+//! Byte layouts of tapecast and nothing else: snapshots, directory entries, attach messages,
+//! limits.
 //!
 //! Every byte that one process writes and another reads is described here, so this crate is the
 //! contract between publisher, subscriber and every fabric. It never does I/O, never reads a clock

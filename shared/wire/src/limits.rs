@@ -24,7 +24,8 @@ pub const DEFAULT_LEVELS_PER_SIDE: usize = 10;
 /// Most levels per side that fit into one page.
 pub const MAX_LEVELS_PER_SIDE: usize = (PAGE_BYTES - HEADER_BYTES) / (2 * LEVEL_BYTES);
 
-/// Records start at multiples of this in a ring: one cache line, and the unit of the RDMA immediate.
+/// Records start at multiples of this in a ring: one cache line, and the unit of the RDMA
+/// immediate.
 pub const RECORD_ALIGN_BYTES: usize = 64;
 
 /// Records start and end at multiples of this in a page.

@@ -97,7 +97,8 @@ pub struct Flags(pub u32);
 impl Flags {
     /// First snapshot of this instrument that this session receives. Set by the receiving end.
     pub const INITIAL_IMAGE: Self = Self(1 << 0);
-    /// Stands for more than itself, see [`SnapshotHeader::conflated_count`]. Set by the receiving end.
+    /// Stands for more than itself, see [`SnapshotHeader::conflated_count`]. Set by the receiving
+    /// end.
     pub const CONFLATED: Self = Self(1 << 1);
     /// The feed lost messages before this snapshot, or the book may be wrong: do not trade on it.
     pub const SUSPECT: Self = Self(1 << 2);

@@ -36,7 +36,8 @@ unit! {
     Sequence(u64)
 }
 unit! {
-    /// Bytes ever written to a ring before this point. Never wraps; the ring offset is its low bits.
+    /// Bytes ever written to a ring before this point. Never wraps; the ring offset is its low
+    /// bits.
     Position(u64)
 }
 unit! {
@@ -44,7 +45,8 @@ unit! {
     Nanos(u64)
 }
 unit! {
-    /// One life of a publisher: its start time in Unix nanoseconds, so a later life compares greater.
+    /// One life of a publisher: its start time in Unix nanoseconds, so a later life compares
+    /// greater.
     Epoch(u64)
 }
 unit! {

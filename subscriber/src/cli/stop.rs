@@ -18,7 +18,8 @@ impl Stop {
     pub(crate) fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset and sets it, the second one exits.
+            // In this order: the first signal finds the flag unset and sets it, the second one
+            // exits.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.asked))?;
             flag::register(signal, Arc::clone(&stop.asked))?;
         }

@@ -1,6 +1,7 @@
 //! Benchmarks that compare within one run: tapecast beside the least that a home-made fan-out does.
 //!
-//! Speed is printed, never asserted. Rounds of the variants are interleaved, so that a change of the
+//! Speed is printed, never asserted. Rounds of the variants are interleaved, so that a change of
+//! the
 //! machine's mood meets all of them, and every figure is the median of its rounds.
 
 mod bare_ring;

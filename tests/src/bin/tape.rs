@@ -1,4 +1,5 @@
-//! `tapecast-tape`: one subscriber process that hashes what it receives; the end-to-end tests compare
+//! `tapecast-tape`: one subscriber process that hashes what it receives; the end-to-end tests
+//! compare
 //! it with what others computed from the same recording.
 
 use std::collections::BTreeMap;

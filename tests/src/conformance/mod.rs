@@ -2,7 +2,8 @@
 //!
 //! A fabric joins by implementing [`Harness`] and naming it in `tests/conformance.rs`. The suite
 //! then plays publisher and subscribers on it, in one thread, and checks every snapshot where it
-//! arrives: content, order, flags, counts. Each function of [`suite`] is one promise; [`schedule`] plays any
+//! arrives: content, order, flags, counts. Each function of [`suite`] is one promise; [`schedule`]
+//! plays any
 //! sequence of steps and checks that all of them hold together.
 //!
 //! Nothing here waits for a clock. A step that needs time to pass makes turns until the fabric is

@@ -52,7 +52,8 @@ pub struct Imbalance {
     pub conflated: u64,
 }
 
-/// Joins the publisher's report with every subscriber's summary. All of them must have been attached
+/// Joins the publisher's report with every subscriber's summary. All of them must have been
+/// attached
 /// before the first snapshot.
 ///
 /// # Errors

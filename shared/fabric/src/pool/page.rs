@@ -241,7 +241,7 @@ impl Clone for Shared {
 // SAFETY: shared bytes are never written while a reference to their page exists, and the page's
 // reference count is atomic.
 unsafe impl Send for Shared {}
-// SAFETY: as for `Send`.
+// SAFETY: as for `Send`; a `&Shared` gives out the bytes to read, and clones.
 unsafe impl Sync for Shared {}
 
 /// Gives up `count` references to a page. The last one returns the page to the pool.

@@ -80,7 +80,8 @@ impl Waker {
         Ok(WakerThread { stop, ringer, thread: Some(thread) })
     }
 
-    /// Wakes readers until `stop` is set and the waker is rung; serves then what was flushed before.
+    /// Wakes readers until `stop` is set and the waker is rung; serves then what was flushed
+    /// before.
     pub fn run(mut self, stop: &AtomicBool) {
         let mut looks = 0;
         while !stop.load(Ordering::Acquire) {

@@ -25,10 +25,12 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let policy = prop_oneof![Just(Policy::Conflate), Just(Policy::Lossless)];
     prop_oneof![
-        4 => (0..INSTRUMENTS, prop_oneof![1..4u16, 100..400u16]).prop_map(|(id, n)| Op::Publish(id, n)),
+        4 => (0..INSTRUMENTS, prop_oneof![1..4u16, 100..400u16])
+            .prop_map(|(id, n)| Op::Publish(id, n)),
         3 => Just(Op::Flush),
         1 => policy.prop_map(Op::Attach),
-        4 => (any::<usize>(), prop_oneof![0..4usize, 50..500usize]).prop_map(|(i, n)| Op::Poll(i, n)),
+        4 => (any::<usize>(), prop_oneof![0..4usize, 50..500usize])
+            .prop_map(|(i, n)| Op::Poll(i, n)),
         1 => any::<usize>().prop_map(Op::Detach),
     ]
 }
