@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../.."
 
 TAPECAST_CHECK_RUN="$$-$RANDOM" TMPDIR=$(mktemp -d -t tapecast-check.XXXXXX)
 export TAPECAST_CHECK_RUN TMPDIR
+chmod 711 "$TMPDIR" # some tests are other users
 trap 'rm -rf "$TMPDIR"' EXIT
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}

@@ -2,9 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use signal_hook::consts::TERM_SIGNALS;
 
 use crate::cli::GenerateArgs;
 use crate::config::SessionSpan;
@@ -32,9 +35,14 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode> {
     let total = args.messages.map_or(ProgressTotal::Unknown, ProgressTotal::Messages);
     let display = ProgressDisplay::for_stderr(args.no_progress);
     let mut progress = Progress::start(display, &args.out.display().to_string(), total);
+    let stop = stop_on_signals()?;
     let generated = request.run(|written| {
         progress.update(count(written));
-        ControlFlow::Continue(())
+        if stop.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     })?;
     progress.finish(count(generated));
     println!(
@@ -45,6 +53,17 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode> {
         generated.file_bytes
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// A flag that SIGINT and SIGTERM set, so that a half-written file is removed; a second one ends
+/// the process at once.
+fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        signal_hook::flag::register_conditional_default(*signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(*signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }
 
 const fn count(written: Generated) -> ProgressCount {

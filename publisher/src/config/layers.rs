@@ -187,8 +187,22 @@ fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
     entries.collect::<Result<_, _>>().map(Layer)
 }
 
+/// What subscribers call the socket. Exported once, it is meant for both ends.
+const SHARED_SOCKET_VARIABLE: &str = "TAPECAST_SOCKET";
+
 fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigError> {
-    let mut entries = Vec::new();
+    let shared = environment
+        .iter()
+        .find(|(name, value)| name == SHARED_SOCKET_VARIABLE && !value.is_empty());
+    // First, so that the publisher's own variable wins.
+    let mut entries: Vec<Entry> = shared
+        .map(|(name, value)| Entry {
+            key: "publisher.socket".to_owned(),
+            origin: format!("environment variable {name}"),
+            value: ValueKind::String(value.clone()),
+        })
+        .into_iter()
+        .collect();
     for (variable, value) in environment {
         // An empty variable counts as unset, the usual way to undo an inherited one.
         if !names_a_section(variable) || value.is_empty() {

@@ -13,6 +13,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, chmod, chownat, fchmod, flock,
@@ -37,6 +38,13 @@ const LOCK_ATTEMPTS: usize = 100;
 
 /// Owner's eyes only: whoever can open the lock file can hold the lock.
 const LOCK_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// How long any holder is waited for, how long one that is dying, and how often it is looked at.
+const HOLDER_GRACE: Duration = Duration::from_millis(250);
+const DYING_HOLDER_PATIENCE: Duration = Duration::from_secs(5);
+const HOLDER_LOOK: Duration = Duration::from_millis(5);
+/// SIGKILL in the signal masks of `/proc/<pid>/status`.
+const SIGKILL_BIT: u64 = 1 << (9 - 1);
 
 /// A file's identity: device and inode.
 type Identity = (u64, u64);
@@ -179,8 +187,40 @@ impl Drop for Claim {
     }
 }
 
-/// Opens and locks the lock file.
+/// Opens and locks the lock file. A holder that is being killed still holds it while the kernel
+/// takes its memory apart, so one that is on its way out is waited for: a restart right after
+/// kill -9 must not fail.
 fn take_lock(lock_path: &Path, path: &Path) -> Result<OwnedFd, BindError> {
+    let begun = Instant::now();
+    loop {
+        let (path, pid) = match try_lock(lock_path, path) {
+            Err(BindError::Held { path, pid }) => (path, pid),
+            taken => return taken,
+        };
+        let waited = begun.elapsed();
+        // The first moment is given to every holder: just killed, it may not look like it yet.
+        let is_patient =
+            waited < HOLDER_GRACE || (waited < DYING_HOLDER_PATIENCE && pid.is_none_or(is_dying));
+        if !is_patient {
+            return Err(BindError::Held { path, pid });
+        }
+        std::thread::sleep(HOLDER_LOOK);
+    }
+}
+
+/// Whether a process has been killed, or is gone: what `/proc` says of its state and of a pending
+/// SIGKILL.
+fn is_dying(pid: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return true };
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
+    let pending = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0);
+    let is_killed = (pending("SigPnd:") | pending("ShdPnd:")) & SIGKILL_BIT != 0;
+    // A process that exits has given up its memory, and shows no size any more.
+    is_killed || field("State:").starts_with(['Z', 'X']) || field("VmSize:").is_empty()
+}
+
+fn try_lock(lock_path: &Path, path: &Path) -> Result<OwnedFd, BindError> {
     for _ in 0..LOCK_ATTEMPTS {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = open(lock_path, flags, LOCK_MODE).map_err(|errno| match errno {

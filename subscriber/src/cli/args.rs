@@ -223,7 +223,11 @@ impl SessionArgs {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
-    Duration::try_from_secs_f64(value).map_err(|_| "seconds cannot be negative".to_owned())
+    let wanted = || "a number of seconds from 0 to 86400 is wanted".to_owned();
+    if !(0.0..=86_400.0).contains(&value) {
+        return Err(wanted());
+    }
+    Duration::try_from_secs_f64(value).map_err(|_| wanted())
 }
 
 #[cfg(test)]

@@ -27,6 +27,17 @@ fn without_layers_the_defaults_hold() {
 }
 
 #[test]
+fn the_subscribers_socket_variable_is_honoured_and_the_publishers_own_wins() {
+    let shared = in_environment("TAPECAST_SOCKET", "/shared");
+    let mut both = in_environment("TAPECAST_PUBLISHER_SOCKET", "/own");
+    both.environment.extend(shared.environment.clone());
+    for (layers, expected) in [(shared, "/shared"), (both, "/own")] {
+        let config = load(&layers).unwrap().config;
+        assert_eq!(config.publisher.socket.to_str(), Some(expected));
+    }
+}
+
+#[test]
 fn flags_win_over_environment_over_file_over_defaults() {
     let (_file, mut layers) =
         in_file("[sender]\nidle = \"spin\"\n[shm]\nring_bytes = \"1 MiB\"\n[book]\nlevels = 5\n");
