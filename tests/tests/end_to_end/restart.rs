@@ -85,7 +85,7 @@ fn a_day_that_is_stopped_while_it_is_written_leaves_nothing_and_says_so() {
     let folder = folder();
     let file = folder.path().join("day.itch50").display().to_string();
     let mut processes = Processes::default();
-    let arguments = ["generate", "--out", &file, "--seconds", "86400", "--no-progress"];
+    let arguments = ["generate", "--out", &file, "--seconds", "21600", "--no-progress"];
     let generate = processes.start("tapecast-publisher", &arguments);
     let entries = || std::fs::read_dir(folder.path()).expect("a folder").count();
     wait_until("the first bytes", || entries() > 0);
