@@ -9,6 +9,8 @@ runs=${1:-200000}
 shift || true
 
 host=$(rustc -vV | sed -n 's/^host: //p')
+# Link-time optimisation would cost minutes here and find nothing.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
 llvm=(level=4 inline-8bit-counters pc-table trace-compares)
 RUSTFLAGS="-Cpasses=sancov-module -Cdebug-assertions -Coverflow-checks --cfg fuzzing"
