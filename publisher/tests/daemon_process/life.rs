@@ -29,7 +29,7 @@ fn sigterm_and_sigint_end_it_in_order_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_signal_that_comes_again_after_a_second_ends_it_at_once() {
     let bench = Bench::new();
     let mut daemon =
         bench.start(["--instruments", "5", "--pace", "max", "--lossless", "--ring-bytes", "65536"]);
@@ -39,7 +39,11 @@ fn a_second_signal_ends_it_at_once() {
     // The subscriber keeps the daemon from publishing what is queued, so the end takes its time.
     daemon.signal(Signal::TERM);
     daemon.until("it closes", |daemon| daemon.log().contains("closing: "));
-    daemon.signal(Signal::TERM);
+    // Somebody insists. The first repetitions may still be echoes of the one request.
+    while daemon.child.try_wait().unwrap().is_none() {
+        daemon.signal(Signal::TERM);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
     assert_eq!(daemon.wait().code(), Some(128 + 15), "{}", daemon.log());
 }
 
