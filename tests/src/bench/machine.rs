@@ -22,11 +22,12 @@ pub fn cpu_time_of(pid: u32) -> Option<CpuTime> {
     Some(CpuTime { total })
 }
 
-/// Resident memory of a process in bytes, shared pages included. `None` when it is gone.
+/// The most resident memory that a process ever had, in bytes, shared pages included: books are
+/// given back when a source has ended. `None` when it is gone.
 #[must_use]
 pub fn resident_bytes_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kibibytes * 1024)
 }

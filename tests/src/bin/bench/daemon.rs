@@ -91,7 +91,7 @@ fn settle(processes: &Processes) -> anyhow::Result<()> {
 
 /// Prints the daemon's resident memory, small and large.
 pub(crate) fn memory() -> anyhow::Result<()> {
-    println!("\nmemory: resident, shared pages included");
+    println!("\nmemory: resident at its peak, shared pages included");
     let folder = TempDir::with_prefix("tapecast-bench-")?;
     let small = resident(folder.path(), &["--seconds", "5", "--instruments", "100"])?;
     println!("  100 instruments, a simulated day of 5 s: {:.1} MB", small as f64 / 1e6);
