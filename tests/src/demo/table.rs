@@ -1,6 +1,6 @@
 //! The table at the end.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{Cell, CellAlignment, Row, Table};
 use tapecast_telemetry::{HumanNanos, LatencyFigures};
 
@@ -24,7 +24,7 @@ const COLUMNS: [&str; 11] = [
 #[must_use]
 pub fn render(account: &Account) -> String {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(COLUMNS.map(right));
+    table.load_preset(UTF8_BORDERS_ONLY).set_header(COLUMNS.map(right));
     for summary in &account.subscribers {
         let figures = &summary.statistics;
         let counts = [figures.published, figures.delivered, figures.conflated, figures.lost];
