@@ -16,7 +16,8 @@ pub fn cpu_time_of(pid: u32) -> Option<CpuTime> {
     // /proc/<pid>/schedstat counts in nanoseconds, but for the main thread alone.
     let mut total = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        // A thread may end between the listing and the look at it.
+        let Ok(text) = fs::read_to_string(task.ok()?.path().join("schedstat")) else { continue };
         total += Duration::from_nanos(text.split(' ').next()?.parse().ok()?);
     }
     Some(CpuTime { total })
