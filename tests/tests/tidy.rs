@@ -148,13 +148,21 @@ fn atomics_live_where_memory_is_shared() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let words =
-        ["TODO", "FIXME", "XXX", "HACK", "todo!", "unimplemented!", "// for now", "#[ignore]"];
+    let words = ["TODO", "FIXME", "XXX", "HACK", "todo!", "unimplemented!"];
     let mut offences = Vec::new();
     for (name, text) in sources() {
         for (number, line) in text.lines().enumerate() {
             if let Some(word) = words.iter().find(|word| line.contains(**word)) {
                 offences.push(format!("{name}:{}: {word}", number + 1));
+            }
+            // `now` may be a loop's variable, so the phrase is looked for in comments alone.
+            let comment = line.split_once("//").map_or("", |(_, comment)| comment);
+            if has_word(comment, "for now") {
+                offences.push(format!("{name}:{}: for now", number + 1));
+            }
+            // The one good reason to ignore a test: it is a part that another test starts.
+            if line.contains("#[ignore") && !line.contains("started by the other tests") {
+                offences.push(format!("{name}:{}: an ignored test", number + 1));
             }
         }
     }
