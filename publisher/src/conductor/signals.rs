@@ -37,7 +37,7 @@ impl Signals {
     }
 
     /// From here on a signal ends the process at once, as it would without a handler. What comes
-    /// within [`ECHO`] of the first is the same request: wrappers signal a process and its group.
+    /// within a second of the first is the same request: wrappers signal a process and its group.
     pub fn exit_at_once_from_now_on(mut self) {
         tokio::spawn(async move {
             let echo = Instant::now() + ECHO;
