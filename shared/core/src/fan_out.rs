@@ -243,6 +243,14 @@ impl FanOut {
         self.staged = self.staged.without(id);
     }
 
+    /// Holds a session back, or lets it go on: while it is held nothing is staged for it, whatever
+    /// credit it has. What is published meanwhile waits, and is conflated or gates as usual.
+    pub fn hold(&mut self, id: SessionId, held: bool) {
+        if let Some(session) = self.sessions.get_mut(id.index()).and_then(Option::as_mut) {
+            session.hold(held);
+        }
+    }
+
     /// A directory entry was added (ids are dense) or changed. Every session is told.
     ///
     /// # Panics
@@ -345,7 +353,8 @@ impl FanOut {
         limit: usize,
         stage: &mut impl FnMut(&Staging) -> Staged,
     ) -> (usize, Staged) {
-        let Some(session) = &mut self.sessions[id.index()] else {
+        let session = self.sessions[id.index()].as_mut().filter(|session| !session.is_held());
+        let Some(session) = session else {
             return (0, Staged::Done);
         };
         let mut budget = SCAN_LIMIT;

@@ -136,6 +136,8 @@ pub struct Session {
     totals: SentTotals,
     pub(crate) liveness: Liveness,
     eviction: Option<Eviction>,
+    /// Whether nothing may be staged now, whatever credit there is.
+    held: bool,
 }
 
 impl Session {
@@ -158,6 +160,7 @@ impl Session {
             totals: SentTotals::default(),
             liveness: Liveness::new(terms.silence_limit),
             eviction: None,
+            held: false,
         }
     }
 
@@ -213,6 +216,14 @@ impl Session {
         matches!(self.terms.policy, Policy::Lossless)
     }
 
+    pub(crate) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    pub(crate) const fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
     pub(crate) fn evict(&mut self, reason: Eviction) {
         self.eviction.get_or_insert(reason);
     }
@@ -260,7 +271,9 @@ impl Session {
         directory_count: u32,
     ) -> bool {
         !self.wants(instrument)
-            || (!self.has_backlog(directory_count) && self.window.place(record_bytes).is_ok())
+            || (!self.held
+                && !self.has_backlog(directory_count)
+                && self.window.place(record_bytes).is_ok())
     }
 
     /// A snapshot was published; `latest` describes it, and `step` is how far the instrument's
@@ -276,7 +289,8 @@ impl Session {
         if !self.wants(instrument) {
             return Outcome::Unwanted;
         }
-        if !self.has_backlog(directory_count)
+        if !self.held
+            && !self.has_backlog(directory_count)
             && let Ok(placement) = self.window.place(usize::from(latest.record_bytes))
         {
             self.window.take(&placement);

@@ -2,12 +2,22 @@
 //!
 //! ```text
 //! line 0   identity   magic | version | session id | epoch       (publisher, before handing over)
-//! line 1   consumed   position | channel sequence                (once per batch)
+//! line 1   consumed   position | channel sequence | receives | seal   (once per batch)
 //! line 2   counters   delivered | conflated | lost | lapped | initial images
 //! line 3   latency    count | p50 | p99 | p99.9 | max, ns
 //! line 4   armed      0, or the number of this arming: wake me through the descriptor
 //! line 5   heartbeat  Unix ns
+//! line 6   requests   number ever made | seal
+//! line 7…  requests   instrument ids, the nth at word n mod 64
 //! ```
+//!
+//! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
+//! has such things. A request asks for the newest snapshot of one instrument; the publisher says
+//! how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`] of them open.
+//!
+//! Where the cell is written from afar, nothing says that a word arrives as a whole: a device may
+//! copy byte by byte while the publisher reads. So what decides something there carries a seal over
+//! its words, and what does not match its seal is looked at again later. A seal proves no honesty.
 //!
 //! After the publisher has handed it over it only reads, and trusts nothing: a hostile subscriber
 //! can write anything at any time. Figures may come from two neighbouring updates; only the
@@ -24,7 +34,9 @@ pub const CELL_BYTES: usize = PAGE_BYTES;
 /// Words of a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
 /// Version of the cell's layout. Counts up with every change to this module's diagram.
-pub const CELL_LAYOUT_VERSION: u64 = 1;
+pub const CELL_LAYOUT_VERSION: u64 = 2;
+/// Requests that can be open at once.
+pub const CELL_REQUESTS: u64 = 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tapecell");
 
@@ -38,6 +50,38 @@ const COUNTERS_WORD: usize = 2 * LINE_WORDS;
 const LATENCY_WORD: usize = 3 * LINE_WORDS;
 const ARMED_WORD: usize = 4 * LINE_WORDS;
 const HEARTBEAT_WORD: usize = 5 * LINE_WORDS;
+const RECEIVES_WORD: usize = LINE_WORDS + 2;
+const CREDIT_SEAL_WORD: usize = LINE_WORDS + 3;
+const REQUESTS_WORD: usize = 6 * LINE_WORDS;
+const REQUESTS_SEAL_WORD: usize = REQUESTS_WORD + 1;
+const REQUEST_IDS_WORD: usize = 7 * LINE_WORDS;
+
+const _: () = assert!(REQUEST_IDS_WORD + (CELL_REQUESTS as usize) < CELL_WORDS - LINE_WORDS);
+
+/// The words that a batch changes: position, channel sequence, receives, seal.
+pub const CREDIT_WORDS: core::ops::Range<usize> = CONSUMED_WORD..CREDIT_SEAL_WORD + 1;
+/// The words of the counters.
+pub const COUNTER_WORDS: core::ops::Range<usize> = COUNTERS_WORD..COUNTERS_WORD + 5;
+/// The words of the latency figures.
+pub const LATENCY_WORDS: core::ops::Range<usize> = LATENCY_WORD..LATENCY_WORD + 5;
+/// The word of the heartbeat.
+pub const HEARTBEAT_WORDS: core::ops::Range<usize> = HEARTBEAT_WORD..HEARTBEAT_WORD + 1;
+/// The word that counts requests, and its seal. Written after the ids that it counts.
+pub const REQUEST_COUNT_WORDS: core::ops::Range<usize> = REQUESTS_WORD..REQUESTS_SEAL_WORD + 1;
+/// The words of the requested ids.
+pub const REQUEST_ID_WORDS: core::ops::Range<usize> =
+    REQUEST_IDS_WORD..REQUEST_IDS_WORD + CELL_REQUESTS as usize;
+
+/// A number that hardly any other words have: not a secret, only a sign that all of them arrived.
+#[must_use]
+pub fn seal(words: &[u64]) -> u64 {
+    // Multiplying by an odd number loses nothing, and spreads a changed byte over all higher ones;
+    // the shift brings them down again.
+    words.iter().fold(0x7461_7065_6361_7374, |sum, word| {
+        let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    })
+}
 
 /// What a session has received, since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,6 +228,36 @@ impl CellReader {
         Ok(announced)
     }
 
+    /// Consumed position and receives as the subscriber says, unchecked: for a fabric whose window
+    /// judges both. What the subscriber read before it announced the position, it has finished
+    /// reading; the receives are at least those posted when it did. `None` while they are being
+    /// written.
+    #[inline]
+    #[must_use]
+    pub fn claims(&self) -> Option<(Position, u64)> {
+        // Acquire: pairs with the Release store in `CellWriter::set_consumed`.
+        let consumed = self.words.atomics()[CONSUMED_WORD].load(Ordering::Acquire);
+        let [sequence, receives, seal_found] =
+            [CHANNEL_SEQUENCE_WORD, RECEIVES_WORD, CREDIT_SEAL_WORD].map(|word| self.word(word));
+        let whole = seal(&[consumed, sequence, receives]) == seal_found;
+        whole.then_some((Position(consumed), receives))
+    }
+
+    /// Requests that the subscriber says it ever made. Acquire: the ids they name are visible.
+    /// `None` while they are being written.
+    #[must_use]
+    pub fn requests(&self) -> Option<u64> {
+        let made = self.words.atomics()[REQUESTS_WORD].load(Ordering::Acquire);
+        let whole = made == 0 || seal(&[made]) == self.word(REQUESTS_SEAL_WORD);
+        whole.then_some(made)
+    }
+
+    /// The instrument that the `nth` request, counted from 0, asks for, as the subscriber says.
+    #[must_use]
+    pub fn request(&self, nth: u64) -> u64 {
+        self.word(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize)
+    }
+
     /// The last good consumed position, without looking.
     #[must_use]
     pub const fn consumed_before(&self) -> Position {
@@ -293,6 +367,36 @@ impl CellWriter {
         words[CHANNEL_SEQUENCE_WORD].store(channel_sequence.0, Ordering::Relaxed);
         // Release: pairs with the Acquire load in `CellReader::consumed`.
         words[CONSUMED_WORD].store(position.0, Ordering::Release);
+    }
+
+    /// Says how many receive work requests were ever posted. Comes before the
+    /// [`Self::set_consumed`] that makes it known.
+    #[inline]
+    pub fn set_receives(&self, posted: u64) {
+        self.store(RECEIVES_WORD, posted);
+    }
+
+    /// Seals what [`Self::set_receives`] and [`Self::set_consumed`] have announced, where the cell
+    /// is read through [`CellReader::claims`].
+    #[inline]
+    pub fn seal_credit(&self) {
+        let words = [CONSUMED_WORD, CHANNEL_SEQUENCE_WORD, RECEIVES_WORD];
+        self.store(CREDIT_SEAL_WORD, seal(&words.map(|word| self.load(word))));
+    }
+
+    /// Asks for an instrument with the `nth` request, counted from 0. The publisher has taken all
+    /// but the last [`CELL_REQUESTS`] before it.
+    pub fn set_request(&self, nth: u64, instrument: u64) {
+        self.store(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize, instrument);
+        self.store(REQUESTS_SEAL_WORD, seal(&[nth + 1]));
+        // Release: pairs with the Acquire load in `CellReader::requests`.
+        self.words.atomics()[REQUESTS_WORD].store(nth + 1, Ordering::Release);
+    }
+
+    /// Requests ever made.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.load(REQUESTS_WORD)
     }
 
     /// Announces the counters.

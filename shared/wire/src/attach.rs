@@ -4,12 +4,14 @@
 //! frame   = payload_len u32 | message u16 | version u16 | payload
 //! text    = len u16 | UTF-8 bytes
 //! list    = count u32 | items
+//! option  = 0 u8 | 1 u8, item
 //! ```
 //!
 //! All integers little-endian. Every length is bounded before anything is allocated, so a peer can
 //! make this side hold at most [`MAX_FRAME_BYTES`].
 
 use crate::directory::SYMBOL_BYTES;
+use crate::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
 use crate::{Epoch, InstrumentId, SessionId, WIRE_VERSION, WireError};
 
 /// Bytes of a frame's head.
@@ -57,6 +59,10 @@ pub enum Refusal {
     Closing = 7,
     /// The publisher could not provide the memory or descriptors.
     Resources = 8,
+    /// The two ends use different fabrics: one shared memory, the other RDMA.
+    Fabric = 9,
+    /// This client is known, and not entitled to what it asks for.
+    NotEntitled = 10,
 }
 
 impl Refusal {
@@ -70,6 +76,8 @@ impl Refusal {
             6 => Self::Policy,
             7 => Self::Closing,
             8 => Self::Resources,
+            9 => Self::Fabric,
+            10 => Self::NotEntitled,
             other => return Err(WireError::Field { field: "refusal", value: u64::from(other) }),
         })
     }
@@ -99,6 +107,8 @@ pub struct AttachRequest {
     pub allow_unknown: bool,
     /// Wanted symbols; empty for every instrument.
     pub symbols: Vec<String>,
+    /// Where to write to over RDMA; none for a session over shared memory.
+    pub rdma: Option<RdmaOffer>,
 }
 
 /// The publisher's answer when it grants a session. Descriptors travel beside it (SCM_RIGHTS).
@@ -126,6 +136,10 @@ pub enum Message {
     Detach,
     /// Publisher → subscriber: the session has ended, with a sentence for the user.
     Farewell(Farewell, String),
+    /// Publisher → subscriber over RDMA: where to connect to, before anything is granted.
+    Connect(RdmaAnswer),
+    /// Subscriber → publisher over RDMA: connected, and ready to receive.
+    Ready,
 }
 
 /// Head of a frame, checked.
@@ -161,18 +175,13 @@ impl Message {
     /// The whole frame, head included.
     ///
     /// # Errors
-    /// [`WireError::Field`] when a text or list is longer than its limit.
+    /// [`WireError::Field`] when a text or list is longer than its limit, or an RDMA number cannot
+    /// be.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let mut out = vec![0; FRAME_HEAD_BYTES];
         let message: u16 = match self {
             Self::Attach(request) => {
-                put_text(&mut out, "name", &request.name, MAX_NAME_BYTES)?;
-                out.push(request.policy as u8);
-                out.push(u8::from(request.allow_unknown));
-                put_count(&mut out, "symbols", request.symbols.len())?;
-                for symbol in &request.symbols {
-                    put_text(&mut out, "symbol", symbol, SYMBOL_BYTES)?;
-                }
+                put_request(&mut out, request)?;
                 1
             }
             Self::Accepted(accepted) => {
@@ -193,6 +202,11 @@ impl Message {
                 put_text(&mut out, "reason", cut(reason), MAX_REASON_BYTES)?;
                 5
             }
+            Self::Connect(answer) => {
+                put_answer(&mut out, answer)?;
+                6
+            }
+            Self::Ready => 7,
         };
         let payload = (out.len() - FRAME_HEAD_BYTES) as u32;
         out[..4].copy_from_slice(&payload.to_le_bytes());
@@ -219,6 +233,8 @@ impl Message {
                 let farewell = farewell(cursor.u16()?)?;
                 Self::Farewell(farewell, cursor.text("reason", MAX_REASON_BYTES)?)
             }
+            6 => Self::Connect(rdma_answer(&mut cursor)?),
+            7 => Self::Ready,
             other => {
                 return Err(WireError::Field { field: "message", value: u64::from(other) });
             }
@@ -239,15 +255,43 @@ fn attach_request(cursor: &mut Cursor<'_>) -> Result<AttachRequest, WireError> {
         1 => Policy::Lossless,
         other => return Err(WireError::Field { field: "policy", value: u64::from(other) }),
     };
-    let allow_unknown = match cursor.u8()? {
-        0 => false,
-        1 => true,
-        other => return Err(WireError::Field { field: "allow_unknown", value: u64::from(other) }),
-    };
+    let allow_unknown = cursor.flag("allow_unknown")?;
     let count = cursor.count("symbols")?;
     let symbols =
         (0..count).map(|_| cursor.text("symbol", SYMBOL_BYTES)).collect::<Result<_, _>>()?;
-    Ok(AttachRequest { name, policy, allow_unknown, symbols })
+    let rdma = if cursor.flag("rdma")? { Some(rdma_offer(cursor)?) } else { None };
+    Ok(AttachRequest { name, policy, allow_unknown, symbols, rdma })
+}
+
+fn rdma_offer(cursor: &mut Cursor<'_>) -> Result<RdmaOffer, WireError> {
+    let offer = RdmaOffer {
+        peer: queue_pair(cursor)?,
+        ring: memory(cursor)?,
+        ring_bytes: cursor.u64()?,
+        control: memory(cursor)?,
+        receive_depth: cursor.u32()?,
+    };
+    offer.check()?;
+    Ok(offer)
+}
+
+fn rdma_answer(cursor: &mut Cursor<'_>) -> Result<RdmaAnswer, WireError> {
+    let answer =
+        RdmaAnswer { peer: queue_pair(cursor)?, cell: memory(cursor)?, instruments: cursor.u32()? };
+    answer.check()?;
+    Ok(answer)
+}
+
+fn queue_pair(cursor: &mut Cursor<'_>) -> Result<QueuePairAddress, WireError> {
+    let (gid, queue_pair, packet_sequence) = (cursor.take()?, cursor.u32()?, cursor.u32()?);
+    let code = cursor.u8()?;
+    let unknown = WireError::Field { field: "path_mtu", value: u64::from(code) };
+    let path_mtu = PathMtu::from_code(code).ok_or(unknown)?;
+    Ok(QueuePairAddress { gid, queue_pair, packet_sequence, path_mtu })
+}
+
+fn memory(cursor: &mut Cursor<'_>) -> Result<RemoteMemory, WireError> {
+    Ok(RemoteMemory { address: cursor.u64()?, key: cursor.u32()? })
 }
 
 fn accepted(cursor: &mut Cursor<'_>) -> Result<Accepted, WireError> {
@@ -275,6 +319,46 @@ fn cut(reason: &str) -> &str {
         end -= 1;
     }
     &reason[..end]
+}
+
+fn put_request(out: &mut Vec<u8>, request: &AttachRequest) -> Result<(), WireError> {
+    put_text(out, "name", &request.name, MAX_NAME_BYTES)?;
+    out.push(request.policy as u8);
+    out.push(u8::from(request.allow_unknown));
+    put_count(out, "symbols", request.symbols.len())?;
+    for symbol in &request.symbols {
+        put_text(out, "symbol", symbol, SYMBOL_BYTES)?;
+    }
+    out.push(u8::from(request.rdma.is_some()));
+    if let Some(offer) = &request.rdma {
+        offer.check()?;
+        put_queue_pair(out, &offer.peer);
+        put_memory(out, offer.ring);
+        out.extend(offer.ring_bytes.to_le_bytes());
+        put_memory(out, offer.control);
+        out.extend(offer.receive_depth.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn put_answer(out: &mut Vec<u8>, answer: &RdmaAnswer) -> Result<(), WireError> {
+    answer.check()?;
+    put_queue_pair(out, &answer.peer);
+    put_memory(out, answer.cell);
+    out.extend(answer.instruments.to_le_bytes());
+    Ok(())
+}
+
+fn put_queue_pair(out: &mut Vec<u8>, peer: &QueuePairAddress) {
+    out.extend(peer.gid);
+    out.extend(peer.queue_pair.to_le_bytes());
+    out.extend(peer.packet_sequence.to_le_bytes());
+    out.push(peer.path_mtu.code());
+}
+
+fn put_memory(out: &mut Vec<u8>, memory: RemoteMemory) {
+    out.extend(memory.address.to_le_bytes());
+    out.extend(memory.key.to_le_bytes());
 }
 
 fn put_text(
@@ -331,6 +415,14 @@ impl Cursor<'_> {
 
     fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, WireError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(WireError::Field { field, value: u64::from(other) }),
+        }
     }
 
     fn count(&mut self, field: &'static str) -> Result<usize, WireError> {

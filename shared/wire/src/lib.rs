@@ -23,6 +23,7 @@ mod directory;
 mod encode;
 mod error;
 pub mod limits;
+pub mod rdma;
 mod snapshot;
 mod units;
 

@@ -5,7 +5,10 @@ use tapecast_wire::attach::{
     Accepted, AttachRequest, FRAME_HEAD_BYTES, Farewell, FrameHead, MAX_FRAME_BYTES, Message,
     Policy, Refusal,
 };
-use tapecast_wire::limits::{HEADER_BYTES, LEVEL_BYTES, MAX_LEVELS_PER_SIDE, PAGE_BYTES};
+use tapecast_wire::limits::{
+    HEADER_BYTES, LEVEL_BYTES, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, PAGE_BYTES,
+};
+use tapecast_wire::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
 use tapecast_wire::{
     Epoch, Flags, Instrument, InstrumentEntry, InstrumentId, Kind, Level, Nanos, Sequence,
     SessionId, Snapshot, SnapshotFields, TradingStatus, UNDEFINED_PRICE, WIRE_VERSION, WireError,
@@ -147,7 +150,9 @@ fn messages() -> Vec<Message> {
             policy: Policy::Lossless,
             allow_unknown: true,
             symbols: vec!["AAPL".into(), "ESH4".into()],
+            rdma: None,
         }),
+        Message::Attach(AttachRequest { rdma: Some(offer()), ..AttachRequest::default() }),
         Message::Accepted(Accepted {
             session_id: SessionId(63),
             epoch: Epoch(17),
@@ -156,7 +161,84 @@ fn messages() -> Vec<Message> {
         Message::Refused(Refusal::Full, "all 64 sessions are taken".into()),
         Message::Detach,
         Message::Farewell(Farewell::Closing, "stopped by SIGTERM".into()),
+        Message::Connect(answer()),
+        Message::Ready,
+        Message::Refused(Refusal::Fabric, "this publisher uses RDMA".into()),
+        Message::Refused(Refusal::NotEntitled, "IBM is not yours".into()),
     ]
+}
+
+fn queue_pair() -> QueuePairAddress {
+    QueuePairAddress {
+        gid: [0xab; 16],
+        queue_pair: 0x0003_0201,
+        packet_sequence: 0x0006_0504,
+        path_mtu: PathMtu::Bytes1024,
+    }
+}
+
+fn offer() -> RdmaOffer {
+    RdmaOffer {
+        peer: queue_pair(),
+        ring: RemoteMemory { address: 0x7f00_0000_1000, key: 0x0102_0304 },
+        ring_bytes: 1 << 20,
+        control: RemoteMemory { address: 0x7f00_0000_2040, key: 0x0506_0708 },
+        receive_depth: 256,
+    }
+}
+
+fn answer() -> RdmaAnswer {
+    let cell = RemoteMemory { address: 0x7f00_0000_3000, key: 0x1112_1314 };
+    RdmaAnswer { peer: queue_pair(), cell, instruments: 500 }
+}
+
+fn hex_of(message: &Message) -> String {
+    message
+        .encode()
+        .expect("a message of this test can be sent")
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[test]
+fn version_1_handshake_over_rdma_has_these_bytes() {
+    let peer = "abababababababababababababababab 01020300 04050600 03";
+    let attach = format!(
+        "4d000000 0100 0100 0200 7878 00 00 01000000 0300 49424d 01 {peer} \
+         001000 00007f0000 04030201 0000100000000000 402000 00007f0000 08070605 00010000"
+    );
+    let request = AttachRequest {
+        name: "xx".into(),
+        symbols: vec!["IBM".into()],
+        rdma: Some(offer()),
+        ..AttachRequest::default()
+    };
+    assert_eq!(hex_of(&Message::Attach(request)), attach.replace(' ', ""));
+    let connect = format!("29000000 0600 0100 {peer} 003000 00007f0000 14131211 f4010000");
+    assert_eq!(hex_of(&Message::Connect(answer())), connect.replace(' ', ""));
+    assert_eq!(hex_of(&Message::Ready), "0000000007000100");
+}
+
+#[test]
+fn a_number_that_cannot_be_is_neither_sent_nor_taken() {
+    let wrong = RdmaAnswer { cell: RemoteMemory { address: 8, key: 1 }, ..answer() };
+    let error = Message::Connect(wrong).encode().unwrap_err();
+    assert!(matches!(error, WireError::Field { field: "cell address", .. }), "{error}");
+    let mut frame = Message::Connect(answer()).encode().unwrap();
+    frame[FRAME_HEAD_BYTES + 19] = 1;
+    let error = decode(&frame).unwrap_err();
+    assert!(matches!(error, WireError::Field { field: "queue_pair", .. }), "{error}");
+
+    let request = AttachRequest { rdma: Some(offer()), ..AttachRequest::default() };
+    let mut frame = Message::Attach(request).encode().unwrap();
+    let depth = frame.len() - 4;
+    frame[depth..].fill(0);
+    let error = decode(&frame).unwrap_err();
+    assert!(matches!(error, WireError::Field { field: "receive_depth", .. }), "{error}");
+    frame[FRAME_HEAD_BYTES + 8] = 2;
+    let error = decode(&frame).unwrap_err();
+    assert!(matches!(error, WireError::Field { field: "rdma", value: 2 }), "{error}");
 }
 
 fn decode(frame: &[u8]) -> Result<Message, WireError> {
@@ -178,7 +260,7 @@ fn every_cut_of_a_message_is_refused() {
     for message in messages() {
         let frame = message.encode().unwrap();
         for cut in 0..frame.len() {
-            if cut == FRAME_HEAD_BYTES && message == Message::Detach {
+            if cut == FRAME_HEAD_BYTES && matches!(message, Message::Detach | Message::Ready) {
                 continue;
             }
             assert!(decode(&frame[..cut]).is_err(), "{message:?} cut to {cut}");
@@ -208,7 +290,40 @@ fn levels() -> impl Strategy<Value = Vec<Level>> {
     )
 }
 
+fn addresses() -> impl Strategy<Value = QueuePairAddress> {
+    (any::<[u8; 16]>(), 0u32..1 << 24, 0u32..1 << 24, 1u8..=5).prop_map(
+        |(gid, queue_pair, packet_sequence, code)| {
+            let path_mtu = PathMtu::from_code(code).expect("1 to 5 are codes");
+            QueuePairAddress { gid, queue_pair, packet_sequence, path_mtu }
+        },
+    )
+}
+
+fn memories() -> impl Strategy<Value = RemoteMemory> {
+    (1u64..1 << 50, any::<u32>()).prop_map(|(line, key)| RemoteMemory { address: line * 64, key })
+}
+
 proptest! {
+    #[test]
+    fn what_devices_can_have_survives_the_wire(
+        peer in addresses(),
+        memories in (memories(), memories(), memories()),
+        ring_bits in 13u32..=20,
+        receive_depth in 1u32..=256,
+        instruments in 0..=MAX_INSTRUMENTS as u32,
+    ) {
+        let (ring, control, cell) = memories;
+        let ring_bytes = 1 << ring_bits;
+        let offer = RdmaOffer { peer, ring, ring_bytes, control, receive_depth };
+        let request = AttachRequest { rdma: Some(offer), ..AttachRequest::default() };
+        for message in [
+            Message::Attach(request),
+            Message::Connect(RdmaAnswer { peer, cell, instruments }),
+        ] {
+            prop_assert_eq!(decode(&message.encode().unwrap()).unwrap(), message);
+        }
+    }
+
     #[test]
     fn a_snapshot_reads_back_as_written(bids in levels(), asks in levels()) {
         let (page, len) = encoded(&bids, &asks);
