@@ -124,11 +124,11 @@ pub enum PollError {
         /// Where it is.
         position: Position,
     },
-    /// The publisher took this lossless session out while it was reading: what the last poll
-    /// delivered may have been overwritten meanwhile.
+    /// The publisher took this session out, or the connection to it broke. Of a lossless session
+    /// over shared memory, what the last poll delivered may have been overwritten meanwhile.
     #[error(
-        "the publisher evicted this lossless session while it was reading at position {position}: \
-         do not use the last batch, and attach again"
+        "the session ended at position {position}: the publisher evicted it, or the connection \
+         broke; attach again, and if it was lossless do not use the last batch"
     )]
     Evicted {
         /// Where the batch began.

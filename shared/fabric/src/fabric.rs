@@ -10,7 +10,7 @@ use crate::pool::Shared;
 ///
 /// A turn of the sender is: `publish` for each snapshot of a batch, one `flush`, one `turn`.
 /// Nothing that was published is visible to a subscriber before the `flush` that follows it.
-/// `publish`, `flush` and `turn` make no system call and allocate nothing.
+/// `publish`, `flush` and `turn` allocate nothing, and make no system call of their own.
 pub trait Fabric {
     /// What the conductor prepares for one subscriber (descriptors, mappings), so that attaching
     /// it allocates nothing.
@@ -49,6 +49,12 @@ pub trait Fabric {
     /// Housekeeping with bounded work: completions, session cells, heartbeat. Returns how much
     /// there was to do; zero means idle. To be called at least every 100 ms.
     fn turn(&mut self, now: Nanos) -> usize;
+
+    /// Whether a session waits for room that its subscriber makes without ringing anybody: then do
+    /// not park for long, and turn again soon.
+    fn awaits_credit(&self) -> bool {
+        false
+    }
 
     /// Figures of one session. `None` when there is no such session.
     fn session_stats(&self, id: SessionId) -> Option<SessionStats>;

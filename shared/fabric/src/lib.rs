@@ -10,26 +10,37 @@
 //! - no subscriber can delay or harm another one, or the publisher.
 //!
 //! ```text
-//! source ─ PageWriter ─ Filled ─► channel ─► sender ─ Shared ─► Fabric ══► Endpoint ─ Receiver ─► app
+//! source ─ PageWriter ─ Filled ─► channel ─► sender ─ Shared ─► Fabric ══► Endpoint ─ Receiver ─►
+//! app
 //!             pool                  Bell ─────►│                  │ ▲
-//!                                     └──► Waker (shm) ─ wakes ───┘ └─ session cell: consumed, counts
+//! └──► Waker (shm) ─ wakes ───┘ └─ session cell: consumed, counts
 //! ```
 //!
+//! [`shm`] has one ring that all subscribers of this host read. [`rings`] is what fabrics with a
+//! ring for each session have in common: [`sim`], a deterministic model of a network, and `verbs`,
+//! RDMA over RoCE v2 (feature `verbs`).
+//!
 //! This crate and `tapecast-ring` are the only homes of `unsafe`. The sender's path (`publish`,
-//! `flush`, `turn`) makes no system call, takes no lock and allocates nothing.
+//! `flush`, `turn`) takes no lock and allocates nothing, and makes no system call, except that a
+//! device may take its doorbell by one (Soft-RoCE does; network cards do not).
 
 mod delivery;
 mod endpoint;
 mod fabric;
+mod host;
 pub mod park;
 pub mod pool;
 mod receiver;
+pub mod rings;
 pub mod shm;
 pub mod sim;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 
 pub use delivery::Delivery;
 pub use endpoint::{ChannelState, Endpoint, PollError, WaitError, WaitStrategy};
 pub use fabric::{
     AttachError, DirectoryFull, Fabric, Full, LatencyReport, SessionCounts, SessionStats,
 };
+pub use host::{Handover, Host, HostError, Monitor, Prepared, Wish};
 pub use receiver::Receiver;

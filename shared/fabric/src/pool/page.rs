@@ -4,14 +4,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tapecast_wire::limits::{PAGE_BYTES, WORD_BYTES};
+use tapecast_wire::limits::{PAGE_BYTES, RECORD_ALIGN_BYTES};
 use tapecast_wire::{Nanos, SnapshotHeader};
 
 use super::PoolMemory;
 
 /// References that a page is charged with when it is loaned: one for each record that can fit, one
 /// for its writer. Charging all at once spares an atomic operation for each append.
-const CHARGE: u32 = (PAGE_BYTES / WORD_BYTES) as u32 + 1;
+const CHARGE: u32 = (PAGE_BYTES / RECORD_ALIGN_BYTES) as u32 + 1;
 
 /// A page on loan to one writer, which appends records to it.
 ///
@@ -63,7 +63,9 @@ impl PageWriter {
     }
 
     /// Lets `write` fill up to `len_max` bytes behind what is in the page, and takes as many of
-    /// them as it says it wrote. The next record starts at the next multiple of 8.
+    /// them as it says it wrote. The next record starts at the next multiple of
+    /// [`RECORD_ALIGN_BYTES`], as it will in a ring: so neighbours in a page can be neighbours
+    /// there, and one scatter/gather element covers both.
     ///
     /// # Errors
     /// [`AppendError::NoRoom`] when `len_max` bytes are not left, [`AppendError::Write`] with what
@@ -80,18 +82,22 @@ impl PageWriter {
             return Err(AppendError::NoRoom { need: len_max, have: self.room() });
         }
         let start = self.used;
+        let room = len_max.next_multiple_of(RECORD_ALIGN_BYTES).min(self.room());
         let pool = self.pool();
         let offset = self.page as usize * PAGE_BYTES + start as usize;
-        // SAFETY: the page lies within the mapping and `start + len_max <= PAGE_BYTES`, so the sum
+        // SAFETY: the page lies within the mapping and `start + room <= PAGE_BYTES`, so the sum
         // stays within the one allocation that `base` points into.
         let first = unsafe { pool.base.add(offset) };
         // SAFETY: the bytes are initialised (the mapping was zeroed) and, being behind `used`, are
         // this writer's alone by its invariant; `&mut self` is held while the slice lives.
-        let room = unsafe { core::slice::from_raw_parts_mut(first.as_ptr(), len_max) };
-        let len = write(room).map_err(AppendError::Write)?;
+        let room = unsafe { core::slice::from_raw_parts_mut(first.as_ptr(), room) };
+        let len = write(&mut room[..len_max]).map_err(AppendError::Write)?;
         assert!(len <= len_max, "a record of {len} bytes was written into {len_max}");
-        // An empty record takes a word too, so that a page cannot issue more than its charge.
-        self.used += len.max(1).next_multiple_of(WORD_BYTES) as u32;
+        // What fills the unit may travel along with the record: nobody else's bytes.
+        let end = len.next_multiple_of(RECORD_ALIGN_BYTES).min(room.len());
+        room[len..end].fill(0);
+        // An empty record takes a unit too, so that a page cannot issue more than its charge.
+        self.used += len.max(1).next_multiple_of(RECORD_ALIGN_BYTES) as u32;
         self.issued += 1;
         debug_assert!(self.used as usize <= PAGE_BYTES && self.issued < CHARGE);
         let record =

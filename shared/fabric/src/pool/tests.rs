@@ -1,6 +1,6 @@
 use std::sync::mpsc;
 
-use tapecast_wire::limits::{HEADER_BYTES, PAGE_BYTES, POOL_PAGES};
+use tapecast_wire::limits::{HEADER_BYTES, PAGE_BYTES, POOL_PAGES, RECORD_ALIGN_BYTES};
 use tapecast_wire::{
     Epoch, Flags, InstrumentId, Nanos, Sequence, Snapshot, SnapshotFields, TradingStatus,
     UNDEFINED_PRICE, encode_snapshot,
@@ -27,7 +27,7 @@ fn a_page_holds_many_records_and_returns_when_the_last_of_them_and_its_writer_ar
     let second = writer.append(16, text(b"second")).unwrap().share();
     assert_eq!((first.bytes(), second.bytes()), (&b"first"[..], &b"second"[..]));
     assert_eq!(first.page(), second.page());
-    assert_eq!(second.offset() - first.offset(), 8);
+    assert_eq!(second.offset() - first.offset(), RECORD_ALIGN_BYTES);
     drop(writer);
     let clone = second.clone();
     drop((first, second));
@@ -41,8 +41,9 @@ fn a_page_holds_many_records_and_returns_when_the_last_of_them_and_its_writer_ar
 fn the_writer_appends_behind_records_that_are_already_shared() {
     let pool = pool();
     let mut writer = pool.loan().unwrap();
+    let appends = 0..PAGE_BYTES / RECORD_ALIGN_BYTES;
     let shared: Vec<_> =
-        (0..PAGE_BYTES / 8).map(|_| writer.append(8, text(b"12345678")).unwrap().share()).collect();
+        appends.map(|_| writer.append(8, text(b"12345678")).unwrap().share()).collect();
     assert!(shared.iter().all(|record| record.bytes() == b"12345678"));
     let full = writer.append(1, text(b"x")).unwrap_err();
     assert_eq!(full, AppendError::NoRoom { need: 1, have: 0 });
@@ -60,7 +61,7 @@ fn a_page_full_of_empty_records_still_counts_right() {
     while let Ok(record) = writer.append(0, |_| Ok::<_, ()>(0)) {
         records.push(record.share());
     }
-    assert_eq!(records.len(), PAGE_BYTES / 8);
+    assert_eq!(records.len(), PAGE_BYTES / RECORD_ALIGN_BYTES);
     drop(writer);
     assert_eq!(pool.free_pages(), POOL_PAGES - 1);
     drop(records);
@@ -86,6 +87,31 @@ fn all_pages_can_be_loaned_and_no_more() {
     assert_eq!(pool.free_pages(), 0);
     drop(loans);
     assert_eq!(pool.free_pages(), POOL_PAGES);
+}
+
+#[test]
+fn what_fills_a_unit_behind_a_record_is_zero_whatever_was_there_before() {
+    let pool = pool();
+    // Every page once full of something, then all of them back.
+    let dirty: Vec<_> = (0..POOL_PAGES)
+        .map(|_| {
+            let fill = |room: &mut [u8]| {
+                room.fill(0xEE);
+                Ok::<_, ()>(room.len())
+            };
+            pool.loan().unwrap().append(PAGE_BYTES, fill).unwrap()
+        })
+        .collect();
+    drop(dirty);
+    let mut writer = pool.loan().unwrap();
+    let record = writer.append(100, text(b"short")).unwrap().share();
+    let (base, _) = pool.extent();
+    for offset in 5..RECORD_ALIGN_BYTES {
+        // SAFETY: the offset lies within the record's page, and so within the pool's mapping.
+        let byte = unsafe { base.add(record.offset() + offset) };
+        // SAFETY: the byte is initialised, and `writer`, which may write it, does not.
+        assert_eq!(unsafe { byte.read() }, 0, "byte {offset}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::mapping::{self, MappingError, SIZE_SEALS};
 use super::session::{SessionDescriptors, SessionMonitor, ShmSession, WakeSocket, WakeSockets};
 use super::waker::Waker;
 use crate::park::Ringer;
+use crate::{Handover, Host, HostError, Prepared, Wish};
 
 /// What keeps other processes from writing the region. Its size is sealed in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,6 +188,28 @@ impl ShmHost {
     #[must_use]
     pub const fn region_bytes(&self) -> u64 {
         self.region.layout().total_bytes()
+    }
+}
+
+impl Host for ShmHost {
+    type Session = ShmSession;
+    type Monitor = SessionMonitor;
+
+    fn prepare_session(
+        &self,
+        wish: &Wish<'_>,
+    ) -> Result<Prepared<ShmSession, SessionMonitor>, HostError> {
+        // Every subscriber reads the one ring, so what it wants is its own affair.
+        if wish.offer.is_some() {
+            let text = "this publisher serves shared memory on its own host, not RDMA: attach \
+                        through its Unix socket";
+            return Err(HostError::Unsuitable(text.to_owned()));
+        }
+        let prepared = self.prepare(wish.policy);
+        let (session, descriptors) =
+            prepared.map_err(|error| HostError::Resources(error.to_string()))?;
+        let monitor = session.monitor();
+        Ok(Prepared { session, monitor, handover: Handover::Descriptors(descriptors) })
     }
 }
 

@@ -10,7 +10,7 @@ use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Position, Sequence};
 
-use crate::{LatencyReport, SessionCounts, SessionStats};
+use crate::{LatencyReport, Monitor, SessionCounts, SessionStats};
 
 /// The cell's last line says where the session begins. The sender writes it when it attaches the
 /// session, before the subscriber has the cell, and nobody does afterwards.
@@ -148,6 +148,20 @@ impl SessionMonitor {
             faults: faults.load(Ordering::Relaxed),
         }
     }
+}
+
+impl Monitor for SessionMonitor {
+    fn stats(&self) -> SessionStats {
+        Self::stats(self)
+    }
+
+    /// Never: nothing that a subscriber does to its own cell reaches anybody else.
+    fn evicted(&self) -> Option<String> {
+        None
+    }
+
+    /// Nothing of the publisher's waits for a subscriber here.
+    fn quench(&self) {}
 }
 
 const fn lag_bytes(consumed: Position, tail: Position) -> u64 {

@@ -6,13 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use tapecast_core::credit::WindowSize;
 use tapecast_ring::cell::CELL_WORDS;
 use tapecast_ring::{CellWriter, WordsMut};
-use tapecast_wire::{Nanos, Position, Sequence};
+use tapecast_wire::{Position, Sequence};
 
-use crate::ChannelState;
-
-/// Word of the cell in which the subscriber says how many receives it has ever posted. It writes it
-/// before its consumed position, whose Release store orders it.
-const RECEIVES_WORD: usize = CELL_WORDS - 16;
+use crate::rings::CONTROL_WORDS;
 
 /// One session's memory, on both sides of the network.
 #[derive(Debug)]
@@ -22,7 +18,8 @@ pub(super) struct Link {
     /// The publisher's cell; written by the subscriber only, after the attach.
     pub(super) cell: WordsMut,
     pub(super) receives: ReceiveQueue,
-    pub(super) control: ControlBlock,
+    /// The subscriber's control block; written by the publisher's device only.
+    pub(super) control: WordsMut,
     pub(super) switches: Switches,
     /// The queue pair is in error at both ends: nothing more arrives.
     broken: AtomicBool,
@@ -35,7 +32,7 @@ impl Link {
             ring: WordsMut::heap(ring_words),
             cell: WordsMut::heap(CELL_WORDS),
             receives: ReceiveQueue::new(window.receive_depth()),
-            control: ControlBlock::default(),
+            control: WordsMut::heap(CONTROL_WORDS),
             switches: Switches::default(),
             broken: AtomicBool::new(false),
         }
@@ -48,16 +45,6 @@ impl Link {
 
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_receives(&self, posted: u64) {
-        let stored = self.cell.store(RECEIVES_WORD, posted);
-        debug_assert!(stored.is_some(), "a cell has {CELL_WORDS} words");
-    }
-
-    /// Receives ever posted, as the subscriber says.
-    pub(super) fn claimed_receives(&self) -> u64 {
-        self.cell.load(RECEIVES_WORD).unwrap_or(0)
     }
 }
 
@@ -113,44 +100,6 @@ impl ReceiveQueue {
     }
 }
 
-/// What the publisher writes beside the ring.
-#[derive(Debug, Default)]
-pub(super) struct ControlBlock {
-    /// Number of initial images and 1; 0 until it is written.
-    images: AtomicU64,
-    state: AtomicU32,
-    heartbeat: AtomicU64,
-}
-
-impl ControlBlock {
-    pub(super) fn write(&self, images: u64, state: ChannelState, heartbeat: Nanos) {
-        let state = match state {
-            ChannelState::Running => 0,
-            ChannelState::Closing => 1,
-            ChannelState::Closed => 2,
-        };
-        self.heartbeat.store(heartbeat.0, Ordering::Relaxed);
-        self.state.store(state, Ordering::Release);
-        self.images.store(images + 1, Ordering::Release);
-    }
-
-    pub(super) fn images(&self) -> Option<u64> {
-        self.images.load(Ordering::Acquire).checked_sub(1)
-    }
-
-    pub(super) fn state(&self) -> ChannelState {
-        match self.state.load(Ordering::Acquire) {
-            0 => ChannelState::Running,
-            1 => ChannelState::Closing,
-            _ => ChannelState::Closed,
-        }
-    }
-
-    pub(super) fn heartbeat(&self) -> Nanos {
-        Nanos(self.heartbeat.load(Ordering::Relaxed))
-    }
-}
-
 /// What a test has switched on.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
@@ -201,11 +150,15 @@ impl SimFaults {
     pub fn claim_consumed(&self, position: Position) {
         if let Ok(cell) = CellWriter::open(self.link.cell.clone()) {
             cell.set_consumed(position, Sequence(0));
+            cell.seal_credit();
         }
     }
 
     /// Writes a number of posted receives into the cell, whatever the truth is.
     pub fn claim_receives(&self, posted: u64) {
-        self.link.set_receives(posted);
+        if let Ok(cell) = CellWriter::open(self.link.cell.clone()) {
+            cell.set_receives(posted);
+            cell.seal_credit();
+        }
     }
 }

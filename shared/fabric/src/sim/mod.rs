@@ -22,16 +22,13 @@
 //!
 //! Time is the number of turns. The same seed and the same calls give the same run.
 
-mod completion;
-mod directory;
-mod endpoint;
-mod fabric;
-mod latest;
+mod completions;
+mod inlet;
 mod link;
+mod network;
 mod queue_pair;
 
 use std::sync::Arc;
-use std::sync::mpsc;
 
 use tapecast_core::credit::{WindowSize, WindowSizeError};
 use tapecast_core::session::Terms;
@@ -43,11 +40,19 @@ use tapecast_wire::limits::{DEFAULT_LEVELS_PER_SIDE, MAX_INSTRUMENTS, MAX_LEVELS
 use tapecast_wire::{Epoch, Nanos};
 
 use crate::pool::Pool;
-pub use endpoint::{OpenError, SimEndpoint};
-pub use fabric::{SimFabric, SimSession};
+use crate::rings::{RingEndpoint, RingFabric, RingSession, RingSettings};
+pub use inlet::{OpenError, SimInlet};
 use link::Link;
 pub use link::SimFaults;
+pub use network::{SimBreaker, SimLine, SimNetwork};
 pub use queue_pair::MAX_GATHER;
+
+/// The publisher's end of the simulated network.
+pub type SimFabric = RingFabric<SimNetwork>;
+/// What the conductor prepares for one subscriber.
+pub type SimSession = RingSession<SimLine>;
+/// The subscriber's end of the simulated network.
+pub type SimEndpoint = RingEndpoint<SimInlet>;
 
 /// What a simulated network is made from.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +178,9 @@ impl SimHost {
             return Err(SimError::Shape { instruments, levels_per_side });
         }
         let host = Self { config: *config, window };
-        Ok(Sim { host, fabric: SimFabric::new(config, pool) })
+        let SimConfig { epoch, allow_lossless, .. } = *config;
+        let settings = RingSettings { epoch, instruments, levels_per_side, allow_lossless };
+        Ok(Sim { host, fabric: RingFabric::new(SimNetwork::new(config), &settings, pool) })
     }
 
     /// Prepares a session: the subscriber's memory, its cell, its queue pair. Attach the session,
@@ -186,6 +193,19 @@ impl SimHost {
         policy: Policy,
         interest: &Interest,
     ) -> Result<(SimSession, SimTicket), SimError> {
+        self.prepare_for(policy, interest, None)
+    }
+
+    /// As [`Self::prepare`], for a subscriber that may be sent these symbols only; `None` for all.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_for(
+        &self,
+        policy: Policy,
+        interest: &Interest,
+        symbols: Option<&[String]>,
+    ) -> Result<(SimSession, SimTicket), SimError> {
         let silence_limit = match policy {
             Policy::Conflate => None,
             Policy::Lossless => Some(self.config.lossless_silence_limit),
@@ -193,15 +213,13 @@ impl SimHost {
         let terms = Terms { policy, window: self.window, silence_limit };
         let session = Box::new(Session::new(terms, interest, self.config.instruments));
         let link = Arc::new(Link::new(self.window));
-        let (request, requests) = mpsc::channel();
         let ticket = SimTicket {
             reader: RemoteReader::new(link.ring.reader())?,
             link: Arc::clone(&link),
             policy,
             instruments: self.config.instruments,
-            requests: request,
         };
-        Ok((SimSession::new(session, link, requests, &self.config), ticket))
+        Ok((SimSession::new(session, SimLine::new(link, &self.config), symbols), ticket))
     }
 }
 
@@ -212,7 +230,6 @@ pub struct SimTicket {
     reader: RemoteReader,
     policy: Policy,
     instruments: usize,
-    requests: mpsc::Sender<tapecast_wire::InstrumentId>,
 }
 
 impl SimTicket {

@@ -8,29 +8,19 @@ use tapecast_core::SignalRule;
 use tapecast_core::credit::Padding;
 use tapecast_ring::remote::TAIL_UNIT_BYTES;
 use tapecast_wire::limits::WORD_BYTES;
-use tapecast_wire::{InstrumentId, Nanos, Position, SessionId, encode_padding};
+use tapecast_wire::{Position, SessionId, encode_padding};
 
-use super::completion::{Completion, CompletionQueue, Status};
-use super::directory::DirectoryRecords;
+use super::completions::CompletionQueue;
 use super::link::Link;
-use crate::ChannelState;
 use crate::pool::Shared;
+use crate::rings::{Completion, Control, Status};
 
 /// Records that one work request can gather.
 pub const MAX_GATHER: usize = 16;
 
-/// Where a gathered record's bytes are until the work request executes.
-#[derive(Debug)]
-pub(super) enum Bytes {
-    /// In a pool page, which this reference keeps.
-    Page(Shared),
-    /// In the publisher's directory.
-    Directory(InstrumentId),
-}
-
 #[derive(Debug)]
 struct Piece {
-    bytes: Bytes,
+    bytes: Shared,
     position: Position,
 }
 
@@ -43,7 +33,7 @@ enum Work {
     /// Writes the head of a padding record; no immediate.
     Pad(Padding),
     /// Writes the control block; no immediate.
-    Control { images: u64, state: ChannelState, heartbeat: Nanos },
+    Control(Control),
 }
 
 #[derive(Debug)]
@@ -100,6 +90,7 @@ pub(super) struct QueuePair {
     posted: VecDeque<WorkRequest>,
     executed: usize,
     completed: usize,
+    retired: u64,
     signal: SignalRule,
     delays: Delays,
     in_error: bool,
@@ -113,6 +104,7 @@ impl QueuePair {
             posted: VecDeque::with_capacity(depth as usize),
             executed: 0,
             completed: 0,
+            retired: 0,
             signal: SignalRule::new(signal_every),
             delays,
             in_error: false,
@@ -128,19 +120,33 @@ impl QueuePair {
         self.staged.len() + self.posted.len()
     }
 
+    /// Work requests ever retired.
+    pub(super) const fn retired(&self) -> u64 {
+        self.retired
+    }
+
+    /// Records that these refer to.
+    pub(super) fn records(&self) -> usize {
+        let of = |request: &WorkRequest| match request.work {
+            Work::Records { count, .. } => count,
+            Work::Pad(_) | Work::Control(_) => 0,
+        };
+        self.staged.iter().chain(&self.posted).map(of).sum()
+    }
+
     pub(super) fn stage_padding(&mut self, padding: Padding) {
         self.stage(Work::Pad(padding));
     }
 
     /// Begins a work request with one record.
-    pub(super) fn stage_open(&mut self, bytes: Bytes, position: Position, tail: Position) {
+    pub(super) fn stage_open(&mut self, bytes: Shared, position: Position, tail: Position) {
         let mut pieces = [const { None }; MAX_GATHER];
         pieces[0] = Some(Piece { bytes, position });
         self.stage(Work::Records { pieces, count: 1, tail });
     }
 
     /// Adds a record to the work request that was begun last.
-    pub(super) fn stage_more(&mut self, bytes: Bytes, position: Position, end: Position) {
+    pub(super) fn stage_more(&mut self, bytes: Shared, position: Position, end: Position) {
         let open = self.staged.back_mut().map(|request| &mut request.work);
         let Some(Work::Records { pieces, count, tail }) = open else {
             panic!("a record joins a work request that was not begun");
@@ -149,6 +155,11 @@ impl QueuePair {
         pieces[*count] = Some(Piece { bytes, position });
         *count += 1;
         *tail = end;
+    }
+
+    /// Stages a write of the control block.
+    pub(super) fn stage_control(&mut self, control: Control) {
+        self.stage(Work::Control(control));
     }
 
     fn stage(&mut self, work: Work) {
@@ -168,18 +179,6 @@ impl QueuePair {
         }
     }
 
-    /// Posts a write of the control block, as a burst of its own.
-    pub(super) fn post_control(
-        &mut self,
-        (images, state, heartbeat): (u64, ChannelState, Nanos),
-        tick: u64,
-        dice: &mut Dice,
-    ) {
-        let work = Work::Control { images, state, heartbeat };
-        let request = WorkRequest { work, signaled: None, executes_at: 0, completes_at: 0 };
-        self.post_one(request, true, tick, dice);
-    }
-
     fn post_one(&mut self, request: WorkRequest, is_last: bool, tick: u64, dice: &mut Dice) {
         debug_assert!(!self.in_error, "the fan-out does not stage for an evicted session");
         let signaled = self.signal.next(is_last);
@@ -195,7 +194,6 @@ impl QueuePair {
         &mut self,
         id: SessionId,
         tick: u64,
-        directory: &DirectoryRecords,
         completions: &mut CompletionQueue,
     ) -> usize {
         let before = self.executed + self.completed;
@@ -204,7 +202,7 @@ impl QueuePair {
             if request.executes_at > tick {
                 break;
             }
-            match execute(&self.link, &request.work, directory) {
+            match execute(&self.link, &request.work) {
                 Status::Done => self.executed += 1,
                 status => self.fail(id, status, completions),
             }
@@ -276,19 +274,23 @@ impl QueuePair {
         let count = count as usize;
         assert!(count <= self.completed, "{count} retired, {} completed", self.completed);
         self.posted.drain(..count);
+        self.retired += count as u64;
         self.completed -= count;
         self.executed -= count;
     }
 }
 
-fn execute(link: &Link, work: &Work, directory: &DirectoryRecords) -> Status {
+fn execute(link: &Link, work: &Work) -> Status {
     let refused = link.switches.fail_next.swap(false, Ordering::Relaxed);
     if refused || link.switches.killed.load(Ordering::Relaxed) {
         return Status::Failed;
     }
     match work {
-        Work::Control { images, state, heartbeat } => {
-            link.control.write(*images, *state, *heartbeat);
+        Work::Control(control) => {
+            for (index, word) in control.words().into_iter().enumerate() {
+                let stored = link.control.store(index, word);
+                assert!(stored.is_some(), "a control block has room for what is written");
+            }
             Status::Done
         }
         Work::Pad(padding) => {
@@ -298,10 +300,7 @@ fn execute(link: &Link, work: &Work, directory: &DirectoryRecords) -> Status {
         }
         Work::Records { pieces, count, tail } => {
             for piece in pieces[..*count].iter().flatten() {
-                match &piece.bytes {
-                    Bytes::Page(shared) => write(link, piece.position, shared.bytes()),
-                    Bytes::Directory(id) => write(link, piece.position, directory.record(*id)),
-                }
+                write(link, piece.position, piece.bytes.bytes());
             }
             let immediate = (tail.0 / TAIL_UNIT_BYTES) as u32;
             if link.receives.deliver(immediate) { Status::Done } else { Status::ReceiverNotReady }

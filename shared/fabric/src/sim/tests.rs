@@ -44,7 +44,7 @@ impl Network {
         let pool = Pool::new(PoolConfig::default()).unwrap();
         let Sim { host, mut fabric } = SimHost::create(config, pool.clone()).unwrap();
         for id in 0..2 {
-            let instrument = Instrument::new(InstrumentId(id), "SYM", "XTST");
+            let instrument = Instrument::new(InstrumentId(id), &format!("SYM{id}"), "XTST");
             fabric.upsert_instrument(&instrument.to_wire()).unwrap();
         }
         let now = Nanos(1_000_000_000_000);
@@ -52,11 +52,19 @@ impl Network {
     }
 
     fn join(&mut self, policy: Policy) -> Subscriber {
-        let (session, ticket) = self.host.prepare(policy, &Interest::All).unwrap();
+        self.join_as(policy, &Interest::All)
+    }
+
+    fn join_for(&mut self, interest: Interest) -> Subscriber {
+        self.join_as(Policy::Conflate, &interest)
+    }
+
+    fn join_as(&mut self, policy: Policy, interest: &Interest) -> Subscriber {
+        let (session, ticket) = self.host.prepare(policy, interest).unwrap();
         let id = self.fabric.attach(session).unwrap();
         let endpoint = SimEndpoint::open(ticket).unwrap();
         let faults = endpoint.faults();
-        let receiver = Receiver::new(endpoint, &Interest::All);
+        let receiver = Receiver::new(endpoint, interest);
         Subscriber { id, receiver, faults, seen: Vec::new() }
     }
 
@@ -406,10 +414,92 @@ fn without_a_free_page_the_backlog_waits_and_nothing_is_lost() {
     let mut subscriber = network.join(Policy::Conflate);
     network.settle(&mut [&mut subscriber]);
     assert!(subscriber.seen.is_empty(), "its image needs a page");
-    assert_eq!(subscriber.receiver.instrument_count(), 2, "the directory does not");
+    assert_eq!(subscriber.receiver.instrument_count(), 0, "and so does the directory");
     drop(hoard);
     network.settle(&mut [&mut subscriber]);
     assert_eq!(subscriber.seen, [(0, 1)]);
+}
+
+#[test]
+fn peers_that_do_not_acknowledge_leave_a_quarter_of_the_pool_to_the_feed() {
+    let mut network = Network::new(&config());
+    let mut healthy = network.join(Policy::Conflate);
+    // Each wants another instrument, so that between them no page is shared.
+    let mut silent = [0, 1].map(|id| network.join_for(Interest::Only(vec![InstrumentId(id)])));
+    let [first, second] = &mut silent;
+    network.settle(&mut [&mut healthy, first, second]);
+    first.faults.delay_completions(1_000_000);
+    second.faults.delay_completions(1_000_000);
+    let mut fewest = network.pool.pages();
+    for nth in 0..300 * 16 {
+        network.publish(InstrumentId(nth % 2));
+        // Every record in a page of its own: the worst there can be.
+        network.page = None;
+        fewest = fewest.min(network.pool.free_pages());
+        if nth % 16 == 15 {
+            network.turn();
+            for subscriber in [&mut healthy, first, second] {
+                subscriber.poll(network.now).unwrap();
+            }
+        }
+    }
+    assert!(fewest >= network.pool.pages() / 4, "{fewest} free");
+    assert!(fewest < network.pool.pages() / 2, "{fewest} free: the pool was never short");
+    first.faults.delay_completions(0);
+    second.faults.delay_completions(0);
+    network.settle(&mut [&mut healthy, first, second]);
+    assert_eq!(network.free_pages_at_rest(), network.pool.pages());
+    let totals = healthy.receiver.totals();
+    assert_eq!((totals.published, totals.lost), (4800, 0));
+    for subscriber in [first, second] {
+        let totals = subscriber.receiver.totals();
+        assert_eq!((totals.published, totals.lost), (2400, 0));
+        assert_eq!(subscriber.seen.last().map(|seen| seen.1), Some(2400));
+    }
+}
+
+#[test]
+fn a_feed_that_queues_much_does_not_make_those_conflate_who_keep_up() {
+    let mut config = config();
+    config.ring_bytes = 256 << 10;
+    let mut network = Network::new(&config);
+    let mut subscriber = network.join(Policy::Conflate);
+    network.settle(&mut [&mut subscriber]);
+    let queued: Vec<_> = (0..600).map(|_| network.pool.loan().unwrap()).collect();
+    for nth in 0..300 * 16 {
+        assert!(network.publish(InstrumentId(nth % 2)));
+        if nth % 16 == 15 {
+            network.turn();
+            subscriber.poll(network.now).unwrap();
+        }
+    }
+    network.settle(&mut [&mut subscriber]);
+    let totals = subscriber.receiver.totals();
+    assert_eq!((totals.delivered, totals.conflated), (4800, 0));
+    drop(queued);
+}
+
+#[test]
+fn a_subscriber_is_never_sent_what_it_was_not_granted_whatever_it_asks_for_later() {
+    let mut network = Network::new(&config());
+    let symbols = ["SYM0".to_owned()];
+    let only = Interest::Only(vec![A]);
+    let prepared = network.host.prepare_for(Policy::Conflate, &only, Some(&symbols));
+    let (session, ticket) = prepared.unwrap();
+    let id = network.fabric.attach(session).unwrap();
+    let endpoint = SimEndpoint::open(ticket).unwrap();
+    let faults = endpoint.faults();
+    let receiver = Receiver::new(endpoint, &only);
+    let mut subscriber = Subscriber { id, receiver, faults, seen: Vec::new() };
+    network.publish(InstrumentId(1));
+    network.settle(&mut [&mut subscriber]);
+    assert!(subscriber.receiver.watch(InstrumentId(1)));
+    network.settle(&mut [&mut subscriber]);
+    network.publish(InstrumentId(1));
+    network.publish(A);
+    network.settle(&mut [&mut subscriber]);
+    assert_eq!(subscriber.seen, [(0, 1)]);
+    assert_eq!(network.fabric.session_stats(id).unwrap().faults, 1);
 }
 
 #[test]
@@ -429,6 +519,20 @@ fn a_lagging_session_is_told_of_the_end_after_its_last_snapshot() {
     network.settle(&mut [&mut subscriber]);
     assert_eq!(subscriber.receiver.state(), ChannelState::Closed);
     assert_eq!(subscriber.seen.iter().filter(|seen| seen.1 == 100).count(), 2);
+}
+
+#[test]
+fn a_connection_that_breaks_after_the_end_was_told_is_no_failure() {
+    let mut network = Network::new(&config());
+    let mut subscriber = network.join(Policy::Conflate);
+    network.publish(A);
+    network.fabric.close(network.now, tapecast_wire::attach::Farewell::Closing);
+    network.settle(&mut [&mut subscriber]);
+    assert_eq!(subscriber.receiver.state(), ChannelState::Closed);
+    assert!(network.fabric.detach(subscriber.id).is_some(), "this breaks it off");
+    assert_eq!(subscriber.poll(network.now), Ok(0));
+    assert!(!subscriber.receiver.is_ready());
+    assert_eq!(subscriber.seen, [(0, 1)]);
 }
 
 /// One step of a run with faults. Numbers are taken modulo what there is.

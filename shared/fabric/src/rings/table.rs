@@ -1,17 +1,18 @@
-//! The publisher's copy of every instrument's newest snapshot: what dirty instruments are sent.
+//! The publisher's copies of records that are sent again and again: every instrument's newest
+//! snapshot, and its directory entry.
 //!
-//! It is a copy because a reference would keep the snapshot's page out of the pool until the
+//! They are copies because a reference would keep the snapshot's page out of the pool until the
 //! instrument trades again. What is sent is copied once more, into a pool page, because the next
 //! publish may overwrite the table before the work request has executed; one copy serves every
 //! session of a pass.
 
 use tapecast_wire::InstrumentId;
-use tapecast_wire::limits::record_bytes_max;
 
 use crate::pool::{PageWriter, Pool, Shared};
 
+/// One record for each instrument.
 #[derive(Debug)]
-pub(super) struct LatestTable {
+pub(super) struct RecordTable {
     bytes: Box<[u8]>,
     lengths: Box<[u16]>,
     stride: usize,
@@ -21,9 +22,9 @@ pub(super) struct LatestTable {
     page: Option<PageWriter>,
 }
 
-impl LatestTable {
-    pub(super) fn new(instruments: usize, levels_per_side: usize) -> Self {
-        let stride = record_bytes_max(levels_per_side);
+impl RecordTable {
+    /// A table of records of at most `stride` bytes.
+    pub(super) fn new(instruments: usize, stride: usize) -> Self {
         Self {
             bytes: vec![0; instruments * stride].into_boxed_slice(),
             lengths: vec![0; instruments].into_boxed_slice(),
@@ -41,7 +42,14 @@ impl LatestTable {
         self.lengths[id.index()] = record.len() as u16;
     }
 
-    /// The newest snapshot in a pool page. `None` when the pool has none left.
+    /// The record as it was stored last; empty for none.
+    pub(super) fn get(&self, id: InstrumentId) -> &[u8] {
+        let Some(len) = self.lengths.get(id.index()) else { return &[] };
+        let start = id.index() * self.stride;
+        &self.bytes[start..start + usize::from(*len)]
+    }
+
+    /// The record in a pool page. `None` when the pool has none left.
     pub(super) fn share(&mut self, id: InstrumentId, pool: &Pool) -> Option<Shared> {
         if let Some(copy) = &self.copies[id.index()] {
             return Some(copy.clone());

@@ -1,12 +1,11 @@
-//! The subscriber's side of the simulated network.
+//! The subscriber's end.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals, Verdict};
-use tapecast_ring::cell::{CellCounters, CellError, CellLatency};
+use tapecast_ring::cell::{CELL_REQUESTS, CellCounters, CellLatency};
 use tapecast_ring::{CellWriter, RecordBuffer, RemoteReader};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{
@@ -14,19 +13,17 @@ use tapecast_wire::{
     Snapshot, WireError,
 };
 
-use super::SimTicket;
+use super::control::Control;
 use super::directory::decode;
-use super::link::{Link, SimFaults};
+use super::{Inlet, News};
 use crate::delivery::mark_received;
-use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError};
+use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError, WaitStrategy};
 
 /// Records that one poll passes over, beside those that it delivers.
 const SKIPS_PER_POLL: usize = 4096;
-
-/// The session was not attached when it was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the session is not attached: attach it first, then open the ticket ({0})")]
-pub struct OpenError(#[from] CellError);
+/// Credit is given back when this share of the ring or of the receives is used up, and whenever
+/// nothing is left to read: each time costs a write to the publisher.
+const CREDIT_SHARE: u64 = 8;
 
 /// Where the session is on its way from the initial image to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,85 +37,104 @@ enum Joining {
     Live,
 }
 
-/// The subscriber's end: takes immediates, reads its ring, posts receives, writes its cell.
+/// What a session is, as both ends have agreed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) session_id: SessionId,
+    pub(crate) epoch: Epoch,
+    pub(crate) policy: Policy,
+    pub(crate) instruments: usize,
+    pub(crate) wait: WaitStrategy,
+}
+
+/// The subscriber's end of a fabric that has one ring for each session: takes immediates, reads its
+/// ring, posts receives, writes its cell.
 #[derive(Debug)]
-pub struct SimEndpoint {
-    link: Arc<Link>,
+pub struct RingEndpoint<I: Inlet> {
+    pub(crate) inlet: I,
     reader: RemoteReader,
     cell: CellWriter,
     buffer: Box<RecordBuffer>,
+    terms: Terms,
     /// The directory as far as it has arrived.
     entries: Vec<InstrumentEntry>,
-    instruments: usize,
     /// What a hole means: a conflating publisher makes them, a lossless one never does.
     jump: Jump,
     joining: Joining,
-    /// Immediates taken out of the receive queue.
-    taken: u64,
-    announced: Position,
     sequence: Sequence,
-    requests: mpsc::Sender<InstrumentId>,
+    /// What the publisher knows of our progress.
+    pushed: (Position, u64),
+    news: News,
+    /// Instruments to ask for, when the publisher has taken earlier requests.
+    wanted: VecDeque<InstrumentId>,
+    /// The control block, when it was last read as a whole.
+    control: Cell<Option<Control>>,
 }
 
-impl SimEndpoint {
-    /// Opens the session that the ticket came with, after it was attached.
-    ///
-    /// # Errors
-    /// [`OpenError`] when it was not.
-    pub fn open(ticket: SimTicket) -> Result<Self, OpenError> {
-        let SimTicket { link, reader, policy, instruments, requests } = ticket;
-        let cell = CellWriter::open(link.cell.clone())?;
-        let jump = match policy {
+impl<I: Inlet> RingEndpoint<I> {
+    pub(crate) fn new(inlet: I, reader: RemoteReader, cell: CellWriter, terms: Terms) -> Self {
+        let jump = match terms.policy {
             Policy::Conflate => Jump::Conflated,
             Policy::Lossless => Jump::Unexplained,
         };
-        Ok(Self {
+        Self {
+            pushed: (Position(0), inlet.receives()),
+            inlet,
             reader,
             cell,
             buffer: Box::default(),
-            entries: Vec::with_capacity(instruments),
-            instruments,
+            terms,
+            entries: Vec::with_capacity(terms.instruments),
             jump,
             joining: Joining::Untold,
-            taken: 0,
-            announced: Position(0),
             sequence: Sequence(0),
-            requests,
-            link,
-        })
+            news: News::default(),
+            wanted: VecDeque::new(),
+            control: Cell::new(None),
+        }
     }
 
     /// The session, as the publisher numbered it.
     #[must_use]
-    pub fn session_id(&self) -> SessionId {
-        self.cell.session_id()
+    pub const fn session_id(&self) -> SessionId {
+        self.terms.session_id
     }
 
-    /// Switches for what can go wrong with this session.
+    /// Bytes that have arrived and were not read.
     #[must_use]
-    pub fn faults(&self) -> SimFaults {
-        SimFaults::new(Arc::clone(&self.link))
+    pub const fn lag_bytes(&self) -> u64 {
+        self.reader.tail().0 - self.reader.position().0
     }
 
-    fn is_stopped(&self) -> bool {
-        let switches = &self.link.switches;
-        switches.paused.load(Ordering::Relaxed) || switches.killed.load(Ordering::Relaxed)
+    /// The cell as this end writes it: for tests of what a liar could write.
+    #[cfg(all(test, feature = "verbs"))]
+    pub(crate) const fn cell(&self) -> &CellWriter {
+        &self.cell
     }
 
-    /// Takes the immediates that have arrived, and posts their receives again.
-    fn take_arrivals(&mut self) -> Result<(), PollError> {
-        let arrived = self.link.receives.arrived();
-        while self.taken < arrived {
-            let units = self.link.receives.immediate(self.taken);
-            self.reader
-                .announce_units(units)
-                .map_err(|_| PollError::Corrupt { position: self.reader.position() })?;
-            self.taken += 1;
+    /// How the session stands, as the publisher said last.
+    fn control(&self) -> Option<Control> {
+        // While it is being written, what it was before still holds.
+        if let Some(control) = Control::read(self.inlet.control()) {
+            self.control.set(Some(control));
         }
-        let posted = self.taken + self.link.receives.depth();
-        self.link.receives.post(posted);
-        self.link.set_receives(posted);
-        Ok(())
+        self.control.get()
+    }
+
+    /// Whether the connection broke before the channel was closed. A publisher that has said that
+    /// nothing follows may take its end down at any time.
+    fn has_failed(&self) -> bool {
+        self.inlet.is_broken() && self.state() != ChannelState::Closed
+    }
+
+    /// Takes the immediates that have arrived; their receives are posted again before the position
+    /// that gives credit for them is told.
+    fn take_arrivals(&mut self) -> Result<(), PollError> {
+        let Self { inlet, reader, .. } = self;
+        let position = reader.position();
+        inlet
+            .take(|units| reader.announce_units(units))
+            .map_err(|_| PollError::Corrupt { position })
     }
 
     fn poll_ring<F: FnMut(Delivery<'_>)>(
@@ -140,7 +156,7 @@ impl SimEndpoint {
             let header = Snapshot::header_of(record.as_bytes()).map_err(malformed)?;
             if Kind::from_wire(header.kind).map_err(malformed)? == Kind::Directory {
                 let entry = decode(record.as_bytes()).map_err(malformed)?;
-                enter(&mut self.entries, self.instruments, entry).map_err(malformed)?;
+                enter(&mut self.entries, self.terms.instruments, entry).map_err(malformed)?;
                 continue;
             }
             if self.joining == Joining::Untold {
@@ -154,12 +170,50 @@ impl SimEndpoint {
         Ok(delivered)
     }
 
-    /// Gives credit for what was read. Records were copied, so nothing is lent beyond this call.
-    fn give_credit(&mut self) {
-        let position = self.reader.position();
-        if position != self.announced {
+    /// Notes what was read. Records were copied, so nothing is lent beyond this call.
+    fn note_progress(&mut self) {
+        let (position, receives) = (self.reader.position(), self.inlet.receives());
+        if (position, receives) != self.pushed {
+            self.cell.set_receives(receives);
             self.cell.set_consumed(position, self.sequence);
-            self.announced = position;
+            self.cell.seal_credit();
+            self.news.credit = true;
+        }
+    }
+
+    /// Whether the publisher may soon wait for the credit that it was not told about.
+    fn is_credit_due(&self) -> bool {
+        let (position, receives) = self.pushed;
+        let bytes = self.reader.position().0 - position.0;
+        bytes >= self.reader.capacity_bytes() / CREDIT_SHARE
+            || (self.inlet.receives() - receives) * CREDIT_SHARE >= self.inlet.depth()
+    }
+
+    /// Tells the publisher what it does not know yet.
+    pub(crate) fn push_news(&mut self) {
+        self.make_requests();
+        if !self.news.is_empty() {
+            self.inlet.push(self.news);
+            if self.news.credit {
+                self.pushed = (self.reader.position(), self.inlet.receives());
+            }
+            self.news = News::default();
+        }
+    }
+
+    /// Writes down as many requests as may be open.
+    fn make_requests(&mut self) {
+        if self.wanted.is_empty() {
+            return;
+        }
+        let taken = self.control().map_or(0, |control| control.requests);
+        let made = self.cell.requests();
+        // A publisher that claims to have taken more than there were is not asked any more.
+        let Some(open) = made.checked_sub(taken) else { return };
+        for nth in made..made + CELL_REQUESTS.saturating_sub(open) {
+            let Some(instrument) = self.wanted.pop_front() else { break };
+            self.cell.set_request(nth, u64::from(instrument.0));
+            self.news.requests = true;
         }
     }
 }
@@ -237,13 +291,13 @@ fn hand_over<F: FnMut(Delivery<'_>)>(
     }
 }
 
-impl Endpoint for SimEndpoint {
+impl<I: Inlet> Endpoint for RingEndpoint<I> {
     fn epoch(&self) -> Epoch {
-        self.cell.epoch()
+        self.terms.epoch
     }
 
     fn instrument_capacity(&self) -> usize {
-        self.instruments
+        self.terms.instruments
     }
 
     fn instrument_count(&self) -> usize {
@@ -255,11 +309,11 @@ impl Endpoint for SimEndpoint {
     }
 
     fn state(&self) -> ChannelState {
-        self.link.control.state()
+        self.control().map_or(ChannelState::Running, |control| control.state)
     }
 
     fn heartbeat(&self) -> Nanos {
-        self.link.control.heartbeat()
+        self.control().map_or(Nanos(0), |control| control.heartbeat)
     }
 
     fn laps(&self) -> u64 {
@@ -272,58 +326,70 @@ impl Endpoint for SimEndpoint {
         limit: usize,
         mut deliver: F,
     ) -> Result<usize, PollError> {
-        if self.is_stopped() {
+        if self.inlet.is_stopped() {
             return Ok(0);
         }
         // Looked at first: what arrived before the break can still be read.
-        let broken = self.link.is_broken();
+        let broken = self.has_failed();
         self.take_arrivals()?;
         // After the arrivals: the number of images was written before anything that has arrived.
-        self.joining.on_told(self.link.control.images(), account);
+        if self.joining == Joining::Untold {
+            let control = self.control();
+            self.joining.on_told(control.map(|control| control.images), account);
+        }
         let polled = self.poll_ring(account, limit, &mut deliver);
-        self.give_credit();
-        if broken && polled == Ok(0) && self.reader.position() == self.reader.tail() {
-            return Err(PollError::Evicted { position: self.reader.position() });
+        self.note_progress();
+        // What was delivered is told together with the counts, in `settle`.
+        if polled == Ok(0) {
+            self.push_news();
+        }
+        let position = self.reader.position();
+        if broken && polled == Ok(0) && position == self.reader.tail() {
+            return Err(PollError::Evicted { position });
         }
         polled
     }
 
     fn is_ready(&self) -> bool {
-        let waits = self.link.receives.arrived() > self.taken
-            || self.reader.position() != self.reader.tail();
-        !self.is_stopped() && (waits || self.link.is_broken())
+        let waits = self.inlet.has_arrived() || self.reader.position() != self.reader.tail();
+        !self.inlet.is_stopped() && (waits || self.has_failed())
     }
 
     fn request_image(&mut self, id: InstrumentId) {
-        // The publisher is gone when this fails, which the channel's state says as well.
-        let _sent = self.requests.send(id);
+        self.wanted.push_back(id);
+        if !self.inlet.is_stopped() {
+            self.push_news();
+        }
     }
 
     fn settle(&mut self, totals: &Totals) {
         let Totals { delivered, conflated, lost, initial_images, .. } = *totals;
         let counters = CellCounters { delivered, conflated, lost, lapped: 0, initial_images };
         self.cell.set_counters(&counters);
+        self.news.counters = true;
+        if self.is_credit_due() {
+            self.push_news();
+        }
     }
 
     fn report(&mut self, now: Nanos, latency: LatencyReport) {
-        if self.is_stopped() {
+        if self.inlet.is_stopped() {
             return;
         }
         let LatencyReport { count, p50_ns, p99_ns, p99_9_ns, max_ns } = latency;
         let p999_ns = p99_9_ns;
         self.cell.set_latency(&CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns });
         self.cell.set_heartbeat(now);
+        self.news.figures = true;
+        self.push_news();
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
-        // The publisher is in this process, so letting its thread run is the way to wait for it.
-        let started = Instant::now();
-        while !self.is_ready() {
-            if started.elapsed() >= timeout {
-                return Ok(false);
-            }
-            std::thread::yield_now();
+        self.push_news();
+        if !self.is_ready() {
+            let strategy = self.terms.wait;
+            self.inlet.sleep(timeout).map_err(|source| WaitError { strategy, source })?;
         }
-        Ok(true)
+        Ok(self.is_ready())
     }
 }

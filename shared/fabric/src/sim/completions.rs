@@ -2,29 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tapecast_wire::SessionId;
-
-/// How a work request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
-    /// Its bytes have arrived.
-    Done,
-    /// The peer's memory refused it, or the peer is gone.
-    Failed,
-    /// No receive was posted for its immediate.
-    ReceiverNotReady,
-    /// It was outstanding when its queue pair went into error.
-    Flushed,
-}
-
-/// One work completion.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Completion {
-    pub(super) session: SessionId,
-    pub(super) status: Status,
-    /// Work requests that it retires: itself and the unsignaled ones before it.
-    pub(super) retires: u32,
-}
+use crate::rings::Completion;
 
 /// A bounded queue of completions. A real device that overruns it is dead, so the sum of all send
 /// queues must fit.

@@ -11,51 +11,12 @@ use tapecast_wire::{
     TradingStatus, UNDEFINED_PRICE, WireError, encode_snapshot,
 };
 
-type Record = [u8; DIRECTORY_RECORD_BYTES];
+pub(super) type Record = [u8; DIRECTORY_RECORD_BYTES];
 
 const KIND: usize = core::mem::offset_of!(SnapshotHeader, kind);
 
-/// The publisher's directory, ready to be sent.
-#[derive(Debug)]
-pub(super) struct DirectoryRecords {
-    records: Vec<Record>,
-    capacity: usize,
-    epoch: Epoch,
-}
-
-impl DirectoryRecords {
-    pub(super) fn new(capacity: usize, epoch: Epoch) -> Self {
-        Self { records: Vec::with_capacity(capacity), capacity, epoch }
-    }
-
-    pub(super) const fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    pub(super) const fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Adds the next entry or replaces one. Returns whether there was a place for it.
-    pub(super) fn upsert(&mut self, entry: &InstrumentEntry) -> bool {
-        let index = entry.instrument_id as usize;
-        if index > self.records.len() || index >= self.capacity {
-            return false;
-        }
-        let record = encode(entry, self.epoch);
-        match self.records.get_mut(index) {
-            Some(old) => *old = record,
-            None => self.records.push(record),
-        }
-        true
-    }
-
-    pub(super) fn record(&self, id: InstrumentId) -> &[u8] {
-        &self.records[id.index()]
-    }
-}
-
-fn encode(entry: &InstrumentEntry, epoch: Epoch) -> Record {
+/// The record of an entry.
+pub(super) fn encode(entry: &InstrumentEntry, epoch: Epoch) -> Record {
     let fields = SnapshotFields {
         instrument_id: InstrumentId(entry.instrument_id),
         flags: Flags::NONE,
@@ -160,16 +121,5 @@ mod tests {
         assert!(decode(&record[..DIRECTORY_RECORD_BYTES - 1]).is_err());
         assert!(decode(&record[..HEADER_BYTES - 1]).is_err());
         assert!(decode(&[]).is_err());
-    }
-
-    #[test]
-    fn ids_are_dense_and_bounded() {
-        let mut directory = DirectoryRecords::new(2, Epoch(1));
-        assert!(!directory.upsert(&entry(1)));
-        assert!(directory.upsert(&entry(0)));
-        assert!(directory.upsert(&entry(1)));
-        assert!(directory.upsert(&entry(0)));
-        assert!(!directory.upsert(&entry(2)));
-        assert_eq!((directory.len(), directory.capacity()), (2, 2));
     }
 }

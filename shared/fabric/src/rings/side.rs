@@ -1,0 +1,210 @@
+//! The fabric's half of a session; the other half is the fan-out's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tapecast_core::Session;
+use tapecast_core::session::Eviction;
+use tapecast_ring::cell::{CellCounters, CellLatency};
+use tapecast_ring::{CellReader, CellWriter};
+use tapecast_wire::attach::Policy;
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SYMBOL_BYTES, SessionId};
+
+use super::{Breaker, Control, Line};
+use crate::{LatencyReport, Monitor, SessionCounts, SessionStats};
+
+/// What the conductor prepares for one subscriber: attach it to the fabric.
+#[derive(Debug)]
+pub struct RingSession<L: Line> {
+    pub(super) session: Box<Session>,
+    pub(super) side: Box<Side<L>>,
+}
+
+impl<L: Line> RingSession<L> {
+    /// A session that may be sent the instruments of these symbols; `None` for all.
+    pub(crate) fn new(session: Box<Session>, line: L, symbols: Option<&[String]>) -> Self {
+        let policy = session.terms().policy;
+        let side = Side {
+            line,
+            cell: None,
+            images: 0,
+            requests: 0,
+            absurd: 0,
+            told: None,
+            symbols: symbols.map(symbols_on_the_wire),
+            stalled: Stalled::default(),
+            watched: Arc::new(Watched::new(policy)),
+        };
+        Self { session, side: Box::new(side) }
+    }
+
+    /// What happens when this session does not keep up.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.session.terms().policy
+    }
+
+    /// Figures of this session, for any thread.
+    #[must_use]
+    pub fn monitor(&self) -> RingMonitor<L::Breaker> {
+        let watched = Arc::clone(&self.side.watched);
+        RingMonitor { watched, breaker: self.side.line.breaker() }
+    }
+}
+
+/// One session, as the sender serves it.
+#[derive(Debug)]
+pub struct Side<L> {
+    pub(crate) line: L,
+    /// The cell, once the session is attached.
+    pub(super) cell: Option<CellReader>,
+    pub(super) images: u64,
+    /// Requests taken from the cell.
+    pub(super) requests: u64,
+    /// The last number of requests that could not be.
+    pub(super) absurd: u64,
+    /// Symbols that the subscriber may ask for, sorted; `None` for all.
+    symbols: Option<Box<[Symbol]>>,
+    pub(super) stalled: Stalled,
+    /// What the subscriber was told last.
+    pub(super) told: Option<Control>,
+    pub(super) watched: Arc<Watched>,
+}
+
+/// A symbol as a directory entry has it.
+type Symbol = [u8; SYMBOL_BYTES];
+
+fn symbols_on_the_wire(symbols: &[String]) -> Box<[Symbol]> {
+    let mut all: Vec<Symbol> = symbols
+        .iter()
+        .map(|symbol| Instrument::new(InstrumentId(0), symbol, "").to_wire().symbol)
+        .collect();
+    all.sort_unstable();
+    all.into_boxed_slice()
+}
+
+/// Since when a line's work requests do not complete.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stalled {
+    retired: u64,
+    since: Nanos,
+}
+
+impl Stalled {
+    /// Looks at the number of work requests ever retired. Returns for how long it has stood still.
+    pub(super) fn on_look(&mut self, retired: u64, idle: bool, now: Nanos) -> Nanos {
+        if idle || retired != self.retired {
+            *self = Self { retired, since: now };
+        }
+        now.since(self.since)
+    }
+}
+
+impl<L: Line> Side<L> {
+    /// Whether the subscriber may ask for the instrument of a directory record.
+    pub(super) fn may_watch(&self, directory_record: &[u8]) -> bool {
+        let Some(symbols) = &self.symbols else { return true };
+        let entry = super::directory::decode(directory_record);
+        entry.is_ok_and(|entry| symbols.binary_search(&entry.symbol).is_ok())
+    }
+
+    /// Makes the cell this session's: from now on only the subscriber writes it.
+    pub(super) fn open_cell(&mut self, id: SessionId, epoch: Epoch, receives: u64) {
+        let words = self.line.cell();
+        let reader = || CellReader::create(words, id, epoch, Position(0)).ok();
+        self.cell = reader();
+        if let Some(cell) = reader() {
+            // A session that is attached again keeps the reader it had: it is the same cell.
+            let _first = self.watched.cell.set(cell);
+        }
+        if let Ok(writer) = CellWriter::open(words.clone()) {
+            writer.set_receives(receives);
+            writer.seal_credit();
+        }
+    }
+}
+
+/// What others may see of a session. The sender writes, anybody reads.
+#[derive(Debug)]
+pub(super) struct Watched {
+    policy: Policy,
+    /// For the figures; known once the session is attached.
+    pub(super) cell: OnceLock<CellReader>,
+    consumed: AtomicU64,
+    lag_bytes: AtomicU64,
+    faults: AtomicU64,
+    eviction: OnceLock<Eviction>,
+}
+
+impl Watched {
+    const fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            cell: OnceLock::new(),
+            consumed: AtomicU64::new(0),
+            lag_bytes: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            eviction: OnceLock::new(),
+        }
+    }
+
+    /// Shows how far the subscriber is. Relaxed: figures order nothing.
+    pub(super) fn show(&self, consumed: Position, lag_bytes: u64) {
+        self.consumed.store(consumed.0, Ordering::Relaxed);
+        self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_fault(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn show_eviction(&self, reason: Eviction) {
+        // Only the first reason is one.
+        let _first = self.eviction.set(reason);
+    }
+
+    pub(super) fn stats(&self) -> SessionStats {
+        let cell = self.cell.get();
+        SessionStats {
+            policy: self.policy,
+            consumed: Position(self.consumed.load(Ordering::Relaxed)),
+            lag_bytes: self.lag_bytes.load(Ordering::Relaxed),
+            counts: cell.map_or_else(SessionCounts::default, counts),
+            latency: cell.map_or_else(LatencyReport::default, |cell| latency(cell.latency())),
+            heartbeat: cell.map_or(Nanos(0), CellReader::heartbeat),
+            faults: self.faults.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn counts(cell: &CellReader) -> SessionCounts {
+    let CellCounters { delivered, conflated, lost, lapped, initial_images } = cell.counters();
+    let channel_sequence = cell.channel_sequence();
+    SessionCounts { channel_sequence, delivered, conflated, lost, initial_images, laps: lapped }
+}
+
+const fn latency(cell: CellLatency) -> LatencyReport {
+    let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = cell;
+    LatencyReport { count, p50_ns, p99_ns, p99_9_ns: p999_ns, max_ns }
+}
+
+/// Figures of one session. Any thread may look; the sender is not asked.
+#[derive(Clone, Debug)]
+pub struct RingMonitor<B> {
+    watched: Arc<Watched>,
+    breaker: B,
+}
+
+impl<B: Breaker> Monitor for RingMonitor<B> {
+    fn stats(&self) -> SessionStats {
+        self.watched.stats()
+    }
+
+    fn evicted(&self) -> Option<String> {
+        self.watched.eviction.get().map(Eviction::to_string)
+    }
+
+    fn quench(&self) {
+        self.breaker.break_off();
+    }
+}
