@@ -1,6 +1,7 @@
 //! Why a publisher cannot listen, in words that say what to do.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::socket_path::PathError;
@@ -97,6 +98,49 @@ pub enum BindError {
         path: PathBuf,
         /// As configured.
         group: String,
+    },
+    /// Market data would cross the network for everybody to read and ask for.
+    #[error(
+        "{address} is reachable over the network, and connections there need TLS: set certificate, \
+         key and the clients' authority, or listen on 127.0.0.1 or [::1]"
+    )]
+    Unprotected {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// Another program listens on this port.
+    #[error(
+        "another program already listens on {address}: stop it, or give this publisher another port"
+    )]
+    PortInUse {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// No interface has this address.
+    #[error(
+        "no network interface of this host has the address of {address}: correct it, or bring the \
+         interface up first"
+    )]
+    NotOurAddress {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// A port below 1024.
+    #[error(
+        "this process may not listen on {address}: choose a port from 1024 on, or give it \
+         CAP_NET_BIND_SERVICE"
+    )]
+    PrivilegedPort {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// Anything else that the system refuses over TCP.
+    #[error("cannot listen on {address}: {source}")]
+    Tcp {
+        /// As configured.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
     },
     /// Anything else that the system refuses.
     #[error("cannot {action} {path:?}: {source}")]

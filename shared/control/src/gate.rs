@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use tapecast_telemetry::Counter;
 use tapecast_wire::WireError;
 use tapecast_wire::attach::{Message, Refusal};
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::access::{Access, Verdict};
-use crate::frame;
 use crate::peer::{GroupsOfPeer, PeerCredentials};
+use crate::remote::Peer;
+use crate::stream::Stream;
+use crate::tls::Kind;
 
 /// What a listener has counted since it was bound.
 ///
@@ -35,6 +36,18 @@ pub struct ListenerStats {
     pub gone: u64,
     /// Times that a connection could not be taken, e.g. for want of descriptors.
     pub accept_failures: u64,
+    /// Refused by TLS: the client's certificate has expired.
+    #[serde(default)]
+    pub tls_expired: u64,
+    /// Refused by TLS: the client's certificate is of an unknown authority.
+    #[serde(default)]
+    pub tls_unknown_ca: u64,
+    /// Refused by TLS: the client has no certificate.
+    #[serde(default)]
+    pub tls_no_certificate: u64,
+    /// Refused by TLS for another reason: no TLS 1.3, another use of the certificate, no name.
+    #[serde(default)]
+    pub tls_other: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +60,21 @@ pub(crate) struct Counters {
     crowded_out: Counter,
     gone: Counter,
     pub(crate) accept_failures: Counter,
+    tls_expired: Counter,
+    tls_unknown_ca: Counter,
+    tls_no_certificate: Counter,
+    tls_other: Counter,
+}
+
+impl Counters {
+    const fn of_tls(&self, kind: Kind) -> &Counter {
+        match kind {
+            Kind::Expired => &self.tls_expired,
+            Kind::UnknownCa => &self.tls_unknown_ca,
+            Kind::NoCertificate => &self.tls_no_certificate,
+            Kind::Other => &self.tls_other,
+        }
+    }
 }
 
 /// Why a connection does not become a request.
@@ -59,6 +87,14 @@ pub(crate) enum Rejection {
     CrowdedOut,
     Closing,
     Gone,
+    /// A client without TLS at a publisher with it.
+    Plain,
+    /// A client with TLS at a publisher without it.
+    NotPlain,
+    /// A verified certificate without a DNS name.
+    Nameless,
+    /// TLS has refused, and has said so.
+    Tls(Kind, String),
 }
 
 #[derive(Debug)]
@@ -84,9 +120,8 @@ impl Gate {
     }
 
     /// Whether one of the peer's supplementary groups is admitted.
-    pub(crate) async fn asks_groups(&self, stream: &UnixStream, peer: PeerCredentials) -> bool {
+    pub(crate) async fn asks_groups(&self, groups: GroupsOfPeer) -> bool {
         let access = Arc::clone(&lock(&self.access));
-        let groups = GroupsOfPeer::new(stream, peer);
         // A name service may take its time; nobody else waits for it.
         let asked = tokio::task::spawn_blocking(move || {
             groups.ask().into_iter().any(|gid| access.admits_group(gid))
@@ -95,50 +130,103 @@ impl Gate {
     }
 
     /// Counts, logs and answers.
-    pub(crate) fn reject(&self, stream: &UnixStream, peer: PeerCredentials, why: &Rejection) {
-        let counters = &self.counters;
-        let (counter, refusal, reason) = match why {
+    pub(crate) fn reject(&self, stream: &mut Stream, peer: &Peer, why: &Rejection) {
+        if let Some(answer) = self.turn_away(peer, why) {
+            stream.answer_now(&answer);
+        }
+    }
+
+    /// Counts and logs; hands out the answer, where there is one.
+    pub(crate) fn turn_away(&self, peer: &Peer, why: &Rejection) -> Option<Message> {
+        if let Some(counter) = self.counter(why) {
+            counter.increment();
+        }
+        let (refusal, reason) = match why {
             Rejection::Gone => {
-                counters.gone.increment();
                 tracing::debug!(%peer, "a connection ended without a request");
-                return;
+                return None;
             }
+            Rejection::Tls(_, reason) => {
+                self.log.warn(|unlogged| {
+                    tracing::warn!(%peer, %reason, unlogged, "refused a TLS handshake");
+                });
+                return None;
+            }
+            why => self.words(peer, why),
+        };
+        if !matches!(why, Rejection::Closing) {
+            self.log.warn(|unlogged| {
+                tracing::warn!(%peer, ?refusal, %reason, unlogged, "refused a connection");
+            });
+        }
+        Some(Message::Refused(refusal, reason))
+    }
+
+    const fn counter(&self, why: &Rejection) -> Option<&Counter> {
+        let counters = &self.counters;
+        Some(match why {
+            Rejection::NotAllowed => &counters.not_allowed,
+            Rejection::Malformed(_) | Rejection::NotARequest | Rejection::NotPlain => {
+                &counters.malformed
+            }
+            Rejection::TimedOut => &counters.timed_out,
+            Rejection::CrowdedOut => &counters.crowded_out,
+            Rejection::Closing => return None,
+            Rejection::Gone => &counters.gone,
+            Rejection::Plain | Rejection::Nameless => counters.of_tls(Kind::Other),
+            Rejection::Tls(kind, _) => counters.of_tls(*kind),
+        })
+    }
+
+    /// What the peer is told.
+    fn words(&self, peer: &Peer, why: &Rejection) -> (Refusal, String) {
+        match why {
             Rejection::NotAllowed => {
                 let reason = format!(
                     "this process ({peer}) may not attach: have its user, or a group of it, added \
                      to those that the publisher's configuration admits"
                 );
-                (Some(&counters.not_allowed), Refusal::NotAllowed, reason)
+                (Refusal::NotAllowed, reason)
             }
             Rejection::Malformed(error @ WireError::Version { .. }) => {
-                let reason = format!("as seen by the publisher: {error}");
-                (Some(&counters.malformed), Refusal::Version, reason)
+                (Refusal::Version, format!("as seen by the publisher: {error}"))
             }
             Rejection::Malformed(error) => {
-                let reason = format!("the request cannot be read: {error}");
-                (Some(&counters.malformed), Refusal::Malformed, reason)
+                (Refusal::Malformed, format!("the request cannot be read: {error}"))
             }
             Rejection::NotARequest => {
-                let reason = "a message arrived that is not a request".into();
-                (Some(&counters.malformed), Refusal::Malformed, reason)
+                (Refusal::Malformed, "a message arrived that is not a request".into())
             }
             Rejection::TimedOut => {
                 let reason = format!("no complete request within {:?}", self.timeout);
-                (Some(&counters.timed_out), Refusal::Malformed, reason)
+                (Refusal::Malformed, reason)
             }
             Rejection::CrowdedOut => {
                 let reason = "too many connections without a request: try again".into();
-                (Some(&counters.crowded_out), Refusal::Resources, reason)
+                (Refusal::Resources, reason)
             }
-            Rejection::Closing => (None, Refusal::Closing, "the publisher is closing".into()),
-        };
-        if let Some(counter) = counter {
-            counter.increment();
-            self.log.warn(|unlogged| {
-                tracing::warn!(%peer, ?refusal, %reason, unlogged, "refused a connection");
-            });
+            Rejection::Plain => {
+                let reason = "this publisher takes connections with TLS only: give the subscriber \
+                              the authority (CA), a certificate and its key"
+                    .into();
+                (Refusal::NotAllowed, reason)
+            }
+            Rejection::NotPlain => {
+                let reason = "this publisher takes connections without TLS only: leave the \
+                              certificates out, or have TLS configured at the publisher"
+                    .into();
+                (Refusal::NotAllowed, reason)
+            }
+            Rejection::Nameless => {
+                let reason = "the client's certificate has no DNS name among its subject \
+                              alternative names, so nobody can be admitted by it: make it one"
+                    .into();
+                (Refusal::NotAllowed, reason)
+            }
+            Rejection::Closing | Rejection::Gone | Rejection::Tls(..) => {
+                (Refusal::Closing, "the publisher is closing".into())
+            }
         }
-        answer_now(stream, &Message::Refused(refusal, reason));
     }
 
     pub(crate) fn warn(&self, write: impl FnOnce(u64)) {
@@ -156,15 +244,11 @@ impl Gate {
             crowded_out: counters.crowded_out.get(),
             gone: counters.gone.get(),
             accept_failures: counters.accept_failures.get(),
+            tls_expired: counters.tls_expired.get(),
+            tls_unknown_ca: counters.tls_unknown_ca.get(),
+            tls_no_certificate: counters.tls_no_certificate.get(),
+            tls_other: counters.tls_other.get(),
         }
-    }
-}
-
-/// Sends a short last word without waiting: it fits into the empty buffer of a peer that reads,
-/// and a peer that does not read has no claim to it.
-pub(crate) fn answer_now(stream: &UnixStream, message: &Message) {
-    if let Ok(bytes) = message.encode() {
-        let _ = frame::send(stream, &bytes, &[]);
     }
 }
 
@@ -196,7 +280,7 @@ impl Throttle {
 }
 
 /// What is behind these locks is whole after every step, so a panic elsewhere spoils nothing.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,21 +1,20 @@
 //! The publisher's end of a session's connection after the grant.
 
 use tapecast_wire::attach::{Farewell, Message};
-use tokio::net::UnixStream;
 
 use crate::frame::{FrameReader, PIECE_BYTES};
-use crate::gate;
-use crate::handshake::read;
-use crate::peer::PeerCredentials;
+use crate::remote::Peer;
+use crate::stream::Stream;
 
 /// The publisher's end of a session's connection: lives as long as both processes want it to.
 ///
-/// The kernel closes it when the subscriber dies in whatever way, so its end is noticed at once.
+/// The kernel closes it when the subscriber dies in whatever way, so its end is noticed at once;
+/// over TCP, that of the subscriber's whole host within about ten seconds.
 /// Dropped, it tells the subscriber nothing but that it is over.
 #[derive(Debug)]
 pub struct Lifeline {
-    stream: UnixStream,
-    peer: PeerCredentials,
+    stream: Stream,
+    peer: Peer,
     reader: FrameReader,
 }
 
@@ -31,7 +30,7 @@ pub enum Ending {
 }
 
 impl Lifeline {
-    pub(crate) const fn new(stream: UnixStream, peer: PeerCredentials) -> Self {
+    pub(crate) const fn new(stream: Stream, peer: Peer) -> Self {
         // The only message of a subscriber is Detach, which has no payload.
         Self { stream, peer, reader: FrameReader::new(0) }
     }
@@ -41,7 +40,7 @@ impl Lifeline {
         let mut piece = [0; PIECE_BYTES];
         loop {
             let wanted = self.reader.wanted();
-            let len = match read(&self.stream, &mut piece[..wanted]).await {
+            let len = match self.stream.read(&mut piece[..wanted]).await {
                 Ok(0) | Err(_) => return Ending::Gone,
                 Ok(len) => len,
             };
@@ -55,13 +54,13 @@ impl Lifeline {
 
     /// Ends the session with a word to the subscriber. Never waits: the word is lost on a
     /// subscriber that has stopped reading, the end is not.
-    pub fn farewell(self, farewell: Farewell, reason: &str) {
-        gate::answer_now(&self.stream, &Message::Farewell(farewell, reason.to_owned()));
+    pub fn farewell(mut self, farewell: Farewell, reason: &str) {
+        self.stream.answer_now(&Message::Farewell(farewell, reason.to_owned()));
     }
 
     /// Whose session it is.
     #[must_use]
-    pub const fn peer(&self) -> PeerCredentials {
-        self.peer
+    pub fn peer(&self) -> Peer {
+        self.peer.clone()
     }
 }

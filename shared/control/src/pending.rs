@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use tapecast_wire::WireError;
 use tapecast_wire::attach::{Accepted, AttachRequest, Message, Refusal};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
+use tapecast_wire::rdma::RdmaAnswer;
+use tokio::time::Instant;
 
-use crate::frame::{self, MAX_DESCRIPTORS};
-use crate::gate;
+use crate::frame::{FrameReader, MAX_DESCRIPTORS, PIECE_BYTES};
 use crate::lifeline::Lifeline;
-use crate::peer::PeerCredentials;
+use crate::remote::Peer;
+use crate::stream::Stream;
 
 /// A well-formed request of a peer that may attach. Dropped without an answer, it closes the
 /// connection.
 #[derive(Debug)]
 #[must_use = "a request that is dropped gets no answer"]
 pub struct Pending {
-    stream: UnixStream,
-    peer: PeerCredentials,
+    stream: Stream,
+    peer: Peer,
     request: AttachRequest,
     timeout: Duration,
 }
@@ -33,15 +33,29 @@ pub enum AnswerError {
     #[error("the subscriber ({peer}) has gone before it was answered")]
     Gone {
         /// Who.
-        peer: PeerCredentials,
+        peer: Peer,
     },
     /// The subscriber does not read.
     #[error("the subscriber ({peer}) did not take the answer within {timeout:?}")]
     TimedOut {
         /// Who.
-        peer: PeerCredentials,
+        peer: Peer,
         /// How long it was given.
         timeout: Duration,
+    },
+    /// The subscriber has its address to connect to, but does not say that it is connected.
+    #[error("the subscriber ({peer}) was not ready to receive within {timeout:?}")]
+    NotReady {
+        /// Who.
+        peer: Peer,
+        /// How long it was given.
+        timeout: Duration,
+    },
+    /// The subscriber said something else than that it is ready.
+    #[error("the subscriber ({peer}) sent what is not the message that it is ready")]
+    Misbehaved {
+        /// Who.
+        peer: Peer,
     },
     /// The answer does not fit the protocol: a list is too long.
     #[error("the answer cannot be sent: {0}")]
@@ -52,11 +66,19 @@ pub enum AnswerError {
         /// How many.
         count: usize,
     },
+    /// Descriptors cannot leave this host.
+    #[error("the answer to {peer} has {count} descriptors, which only a Unix socket carries")]
+    DescriptorsOverTcp {
+        /// Who.
+        peer: Peer,
+        /// How many.
+        count: usize,
+    },
     /// The system refuses, e.g. because too many descriptors are on their way.
     #[error("cannot answer the subscriber ({peer}): {source}")]
     Io {
         /// Who.
-        peer: PeerCredentials,
+        peer: Peer,
         /// The system's answer.
         source: io::Error,
     },
@@ -64,8 +86,8 @@ pub enum AnswerError {
 
 impl Pending {
     pub(crate) const fn new(
-        stream: UnixStream,
-        peer: PeerCredentials,
+        stream: Stream,
+        peer: Peer,
         request: AttachRequest,
         timeout: Duration,
     ) -> Self {
@@ -80,16 +102,35 @@ impl Pending {
 
     /// Who asks.
     #[must_use]
-    pub const fn peer(&self) -> PeerCredentials {
-        self.peer
+    pub fn peer(&self) -> Peer {
+        self.peer.clone()
     }
 
-    /// Grants the session: sends `accepted` with copies of the descriptors beside it.
+    /// Tells an RDMA subscriber where to connect to, and waits until it is ready to receive, all
+    /// together at most the handshake's timeout. It has no session yet, and can still be refused.
+    ///
+    /// # Errors
+    /// [`AnswerError`]; the connection is then closed.
+    pub async fn connect(mut self, answer: &RdmaAnswer) -> Result<Self, AnswerError> {
+        let bytes = Message::Connect(*answer).encode()?;
+        let deadline = Instant::now() + self.timeout;
+        self.send(&bytes, &[], deadline).await?;
+        let Self { peer, timeout, stream, .. } = &mut self;
+        match tokio::time::timeout_at(deadline, read_ready(stream)).await {
+            Err(_) => Err(AnswerError::NotReady { peer: peer.clone(), timeout: *timeout }),
+            Ok(Waited::Gone) => Err(AnswerError::Gone { peer: peer.clone() }),
+            Ok(Waited::Misbehaved) => Err(AnswerError::Misbehaved { peer: peer.clone() }),
+            Ok(Waited::Ready) => Ok(self),
+        }
+    }
+
+    /// Grants the session: sends `accepted` with copies of the descriptors beside it, of which
+    /// there can be none over TCP.
     ///
     /// # Errors
     /// [`AnswerError`]; the subscriber then has no session.
     pub async fn accept(
-        self,
+        mut self,
         accepted: &Accepted,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Lifeline, AnswerError> {
@@ -101,29 +142,42 @@ impl Pending {
     ///
     /// # Errors
     /// [`AnswerError`] when the subscriber does not hear it.
-    pub async fn refuse(self, refusal: Refusal, reason: &str) -> Result<(), AnswerError> {
+    pub async fn refuse(mut self, refusal: Refusal, reason: &str) -> Result<(), AnswerError> {
         self.answer(&Message::Refused(refusal, reason.to_owned()), &[]).await
     }
 
     /// Refuses without waiting, because the publisher closes.
-    pub(crate) fn refuse_closing(self) {
+    pub(crate) fn refuse_closing(mut self) {
         let reason = "the publisher is closing".to_owned();
-        gate::answer_now(&self.stream, &Message::Refused(Refusal::Closing, reason));
+        self.stream.answer_now(&Message::Refused(Refusal::Closing, reason));
     }
 
     async fn answer(
-        &self,
+        &mut self,
         message: &Message,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), AnswerError> {
-        let Self { peer, timeout, .. } = *self;
-        if descriptors.len() > MAX_DESCRIPTORS {
-            return Err(AnswerError::Descriptors { count: descriptors.len() });
+        let count = descriptors.len();
+        if count > MAX_DESCRIPTORS {
+            return Err(AnswerError::Descriptors { count });
+        }
+        if count > 0 && !self.stream.carries_descriptors() {
+            return Err(AnswerError::DescriptorsOverTcp { peer: self.peer(), count });
         }
         let bytes = message.encode()?;
-        let sent = tokio::time::timeout(timeout, send_all(&self.stream, &bytes, descriptors)).await;
+        self.send(&bytes, descriptors, Instant::now() + self.timeout).await
+    }
+
+    async fn send(
+        &mut self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<(), AnswerError> {
+        let sent = tokio::time::timeout_at(deadline, self.stream.send_all(bytes, descriptors));
+        let (sent, peer) = (sent.await, self.peer.clone());
         match sent {
-            Err(_) => Err(AnswerError::TimedOut { peer, timeout }),
+            Err(_) => Err(AnswerError::TimedOut { peer, timeout: self.timeout }),
             Ok(Ok(())) => Ok(()),
             Ok(Err(source)) => Err(match source.kind() {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -135,58 +189,27 @@ impl Pending {
     }
 }
 
-async fn send_all(
-    stream: &UnixStream,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<()> {
-    let (mut rest, mut beside) = (bytes, descriptors);
-    while !rest.is_empty() {
-        let sent =
-            stream.async_io(Interest::WRITABLE, || frame::send(stream, rest, beside)).await?;
-        // They went with the first byte.
-        (rest, beside) = (&rest[sent..], &[]);
-    }
-    Ok(())
+/// What came of waiting for a subscriber to connect.
+enum Waited {
+    Ready,
+    Gone,
+    Misbehaved,
 }
 
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-
-    use rustix::net::sockopt::set_socket_send_buffer_size;
-    use tokio::net::UnixStream;
-
-    use super::send_all;
-    use crate::frame::{PIECE_BYTES, receive_descriptors};
-
-    #[tokio::test]
-    async fn an_answer_that_goes_in_many_pieces_carries_its_descriptors_once() {
-        const ANSWER_BYTES: usize = 100_000;
-        let (near, far) = UnixStream::pair().unwrap();
-        set_socket_send_buffer_size(&near, 1).unwrap();
-        let file = std::fs::File::open("/dev/null").unwrap();
-        let sent = async {
-            send_all(&near, &[7; ANSWER_BYTES], &[file.as_fd(); 3]).await.unwrap();
+async fn read_ready(stream: &mut Stream) -> Waited {
+    // Neither Ready nor Detach has a payload.
+    let (mut reader, mut piece) = (FrameReader::new(0), [0; PIECE_BYTES]);
+    loop {
+        let wanted = reader.wanted();
+        let len = match stream.read(&mut piece[..wanted]).await {
+            Ok(0) | Err(_) => return Waited::Gone,
+            Ok(len) => len,
         };
-        let received = async {
-            let (mut bytes, mut descriptors, mut pieces) = (0, Vec::new(), 0);
-            while bytes < ANSWER_BYTES {
-                far.readable().await.unwrap();
-                let mut piece = [0; PIECE_BYTES];
-                let read = far.try_io(tokio::io::Interest::READABLE, || {
-                    receive_descriptors(&far, &mut piece)
-                });
-                if let Ok(received) = read {
-                    bytes += received.len;
-                    descriptors.extend(received.descriptors);
-                    pieces += 1;
-                }
-            }
-            (bytes, descriptors.len(), pieces)
-        };
-        let ((), (bytes, descriptors, pieces)) = tokio::join!(sent, received);
-        assert_eq!((bytes, descriptors), (ANSWER_BYTES, 3));
-        assert!(pieces > 10, "{pieces}");
+        match reader.push(&piece[..len]) {
+            Ok(None) => {}
+            Ok(Some(Message::Ready)) => return Waited::Ready,
+            Ok(Some(Message::Detach)) => return Waited::Gone,
+            Ok(Some(_)) | Err(_) => return Waited::Misbehaved,
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! Why there is no session, in words that say what to do.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tapecast_wire::WireError;
 use tapecast_wire::attach::Refusal;
 
+use super::target::Target;
+use super::tls::TlsProblem;
 use crate::frame::MAX_DESCRIPTORS;
 use crate::socket_path::PathError;
+use crate::tls::TlsFileError;
 
 /// A session that was not granted.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +53,12 @@ pub enum AttachError {
     },
     /// The deadline passed.
     #[error(
-        "gave up after {timeout:?} of waiting {step} at {path:?}: is the publisher stopped or \
+        "gave up after {timeout:?} of waiting {step} at {target}: is the publisher stopped or \
          overloaded?"
     )]
     TimedOut {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
         /// What was waited for.
         step: &'static str,
         /// How long.
@@ -62,31 +66,31 @@ pub enum AttachError {
     },
     /// The publisher closed the connection.
     #[error(
-        "the publisher at {path:?} closed the connection without an answer: it may be stopping or \
+        "the publisher at {target} closed the connection without an answer: it may be stopping or \
          restarting; its log says why"
     )]
     Closed {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
     },
     /// The publisher speaks another version.
     #[error(
-        "the publisher at {path:?} speaks wire version {theirs}, but this subscriber {ours}: run \
+        "the publisher at {target} speaks wire version {theirs}, but this subscriber {ours}: run \
          the same release on both ends"
     )]
     Version {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
         /// The publisher's version.
         theirs: u16,
         /// This build's version.
         ours: u16,
     },
     /// The publisher refused.
-    #[error("the publisher at {path:?} refused: {reason}")]
+    #[error("the publisher at {target} refused: {reason}")]
     Refused {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
         /// Why, for programs.
         refusal: Refusal,
         /// Why, for people: the publisher's words.
@@ -96,38 +100,92 @@ pub enum AttachError {
     #[error("the request cannot be sent: {0}; shorten the name or the list of symbols")]
     Request(#[source] WireError),
     /// The answer cannot be read.
-    #[error("the answer from {path:?} cannot be read: {source}; is a publisher behind it?")]
+    #[error("the answer from {target} cannot be read: {source}; is a publisher behind it?")]
     Answer {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
         /// What is wrong with it.
         source: WireError,
     },
     /// A message that answers nothing.
-    #[error("{path:?} sent a message that is no answer to a request; is a publisher behind it?")]
+    #[error("{target} sent a message that is no answer to a request; is a publisher behind it?")]
     NotAnAnswer {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
     },
     /// Descriptors were lost on the way.
     #[error(
-        "not all descriptors from {path:?} could be taken: this process may have no more open \
+        "not all descriptors from {target} could be taken: this process may have no more open \
          files (raise RLIMIT_NOFILE, `ulimit -n`), or there were more than {MAX_DESCRIPTORS}"
     )]
     Descriptors {
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
     },
     /// Anything else that the system refuses.
-    #[error("cannot {action} {path:?}: {source}")]
+    #[error("cannot {action} {target}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// The publisher's address.
+        target: Target,
         /// The system's answer.
         source: io::Error,
     },
+    /// The publisher asks for nothing over RDMA, or everything.
+    #[error(
+        "{target} granted the session over another fabric than this subscriber's: a publisher with \
+         a Unix socket has shared memory, one with a TCP port RDMA"
+    )]
+    Fabric {
+        /// The publisher's address.
+        target: Target,
+    },
+    /// The host's name has no address.
+    #[error(
+        "the name {host:?} cannot be resolved: {source}; correct it, check the name service, or \
+         give an IP address"
+    )]
+    NotResolved {
+        /// The name.
+        host: String,
+        /// What the name service said.
+        source: io::Error,
+    },
+    /// No program listens on the port.
+    #[error(
+        "nobody listens on {address} ({target}): is the publisher running, and is this its port?"
+    )]
+    ConnectionRefused {
+        /// The publisher's address.
+        target: Target,
+        /// The address that was tried last.
+        address: SocketAddr,
+    },
+    /// There is no way to the host.
+    #[error(
+        "{address} ({target}) cannot be reached: {source}; is the host up, and do routes and \
+         firewalls let the port through?"
+    )]
+    Unreachable {
+        /// The publisher's address.
+        target: Target,
+        /// The address that was tried last.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// TLS has refused.
+    #[error("no TLS with {target}: {problem}")]
+    Tls {
+        /// The publisher's address.
+        target: Target,
+        /// Why.
+        problem: TlsProblem,
+    },
+    /// This subscriber's certificate, key or authority cannot be used.
+    #[error(transparent)]
+    TlsFiles(#[from] TlsFileError),
 }
 
 impl AttachError {
@@ -138,6 +196,9 @@ impl AttachError {
         match self {
             Self::NoSocket { .. }
             | Self::NobodyListens { .. }
+            | Self::NotResolved { .. }
+            | Self::ConnectionRefused { .. }
+            | Self::Unreachable { .. }
             | Self::TimedOut { .. }
             | Self::Closed { .. } => true,
             Self::Refused { refusal, .. } => {

@@ -1,11 +1,12 @@
 //! The subscriber's end of a session's connection after the grant.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use tapecast_wire::attach::{Farewell, MAX_REASON_BYTES, Message};
 
-use crate::frame::{self, FrameReader, PIECE_BYTES};
+use super::channel::Channel;
+use crate::frame::{FrameReader, PIECE_BYTES};
 
 /// A farewell's kind, its text's length, and its text.
 const FAREWELL_BYTES_MAX: usize = 2 + 2 + MAX_REASON_BYTES;
@@ -16,7 +17,7 @@ const FAREWELL_BYTES_MAX: usize = 2 + 2 + MAX_REASON_BYTES;
 /// Dropping it without [`ClientLifeline::detach`] looks to the publisher like a death.
 #[derive(Debug)]
 pub struct ClientLifeline {
-    socket: OwnedFd,
+    channel: Channel,
     reader: FrameReader,
     status: LifelineStatus,
 }
@@ -33,17 +34,17 @@ pub enum LifelineStatus {
 }
 
 impl ClientLifeline {
-    pub(super) const fn new(socket: OwnedFd) -> Self {
+    pub(super) const fn new(channel: Channel) -> Self {
         let reader = FrameReader::new(FAREWELL_BYTES_MAX);
-        Self { socket, reader, status: LifelineStatus::Alive }
+        Self { channel, reader, status: LifelineStatus::Alive }
     }
 
-    /// Whether the session lives. One system call while it does; never blocks.
+    /// Whether the session lives. One system call while it does, a few over TLS; never blocks.
     pub fn status(&mut self) -> LifelineStatus {
         while self.status == LifelineStatus::Alive {
             let mut piece = [0; PIECE_BYTES];
             let wanted = self.reader.wanted();
-            self.status = match frame::receive(&self.socket, &mut piece[..wanted]) {
+            self.status = match self.channel.receive_bytes(&mut piece[..wanted]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Ok(0) | Err(_) => LifelineStatus::Gone,
                 Ok(len) => match self.reader.push(&piece[..len]) {
@@ -63,15 +64,16 @@ impl ClientLifeline {
 
     /// Ends the session in good order. Never waits: if the publisher does not hear the word, it
     /// sees the end of the connection.
-    pub fn detach(self) {
+    pub fn detach(mut self) {
         if let Ok(bytes) = Message::Detach.encode() {
-            let _ = frame::send(&self.socket, &bytes, &[]);
+            let _ = self.channel.send(&bytes);
+            self.channel.finish();
         }
     }
 }
 
 impl AsFd for ClientLifeline {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.channel.as_fd()
     }
 }

@@ -184,7 +184,7 @@ fn the_socket_of_a_killed_publisher_is_taken_over_and_its_sessions_end_at_once()
         let mut publisher = Role::start("publisher", &place.socket);
         assert_eq!(publisher.says(), "listening");
         let mut granted = place.attach().unwrap();
-        assert_eq!(granted.publisher.pid, Some(publisher.child.id()));
+        assert_eq!(granted.publisher.local().unwrap().pid, Some(publisher.child.id()));
         assert_eq!(granted.lifeline.status(), LifelineStatus::Alive);
 
         publisher.kill();
@@ -365,7 +365,8 @@ fn access_can_be_changed_while_listening() {
         listener.set_access(Access::resolve(&[STRANGER_UID.to_string()], &[]).unwrap());
         let asked = ask();
         let pending = listener.accept().await;
-        assert_eq!((pending.peer().uid, pending.peer().gid), (STRANGER_UID, STRANGER_GID));
+        let peer = pending.peer().local().unwrap();
+        assert_eq!((peer.uid, peer.gid), (STRANGER_UID, STRANGER_GID));
         let lifeline = pending.accept(&accepted(), &[]).await.unwrap();
         assert_eq!(asked.await.unwrap(), "granted 7");
         drop(lifeline);

@@ -29,15 +29,15 @@ async fn a_subscriber_gets_its_session_and_its_descriptors_in_order() {
     let subscriber = tokio::task::spawn_blocking(move || attach(&socket).unwrap());
 
     let pending = listener.accept().await;
-    assert_eq!(pending.peer().pid, Some(std::process::id()));
+    assert_eq!(pending.peer().local().unwrap().pid, Some(std::process::id()));
     let files = [file_with("ring"), file_with("cell"), file_with("wake")];
     let descriptors = files.each_ref().map(AsFd::as_fd);
     let lifeline = pending.accept(&accepted(), &descriptors).await.unwrap();
-    assert_eq!(lifeline.peer().pid, Some(std::process::id()));
+    assert_eq!(lifeline.peer().local().unwrap().pid, Some(std::process::id()));
 
     let granted = subscriber.await.unwrap();
     assert_eq!(granted.accepted, accepted());
-    assert_eq!(granted.publisher.pid, Some(std::process::id()));
+    assert_eq!(granted.publisher.local().unwrap().pid, Some(std::process::id()));
     for descriptor in &granted.descriptors {
         assert!(fcntl_getfd(descriptor).unwrap().contains(FdFlags::CLOEXEC));
     }
@@ -55,6 +55,7 @@ async fn the_largest_request_and_answer_arrive_whole() {
         policy: Policy::Lossless,
         allow_unknown: true,
         symbols: (0..MAX_SYMBOLS).map(|number| format!("SYMBOL-{number:017}")).collect(),
+        rdma: None,
     };
     let (socket, sent) = (place.socket.clone(), request.clone());
     let subscriber = tokio::task::spawn_blocking(move || client::attach(&socket, &sent, LONG));
