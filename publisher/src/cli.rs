@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Layers;
 
-/// Fans one market-data feed out to up to 64 subscribers, through shared memory.
+/// Fans one market-data feed out to up to 64 subscribers, through shared memory or by RDMA.
 #[derive(Debug, Parser)]
 #[command(name = "tapecast-publisher", version, about, after_help = EXAMPLES)]
 #[command(propagate_version = true, disable_help_subcommand = true)]
@@ -29,6 +29,11 @@ Examples:
       writes a simulated day as an ITCH 5.0 file
   tapecast-publisher check-config --config publisher.toml
       the effective configuration, with the origin of each value
+  tapecast-publisher run --fabric verbs --rdma-address 192.0.2.7 --listen 192.0.2.7:7411 \\
+      --config tls.toml
+      the simulated exchange for subscribers that attach over RDMA; tls.toml has the [tls] files
+  tapecast-publisher certificates --out tls --server 192.0.2.7 --client risk-1.example
+      makes those files, for both ends
 
 Exit status: 0 done, 1 an error (one line on stderr names cause and remedy), 2 wrong usage,
 3 the input was damaged or cut short (everything before the damage was published).";
@@ -45,6 +50,9 @@ pub enum Command {
     /// Check the configuration and print it in full, with the origin of each value.
     #[command(after_help = CHECK_NOTES)]
     CheckConfig(Box<ConfigArgs>),
+    /// Make certificates for a publisher and its subscribers over RDMA.
+    #[command(after_help = CERTIFICATES_NOTES)]
+    Certificates(CertificatesArgs),
 }
 
 const RUN_NOTES: &str = "\
@@ -54,7 +62,10 @@ TAPECAST_SHM_RING_BYTES. `tapecast-publisher check-config` lists all keys.
 
 At the end of a file the publisher marks every book as ended and goes on serving the last books to
 whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal
-ends it at once.
+ends it at once. SIGHUP makes it read the files of its certificates again.
+
+With --fabric verbs subscribers attach over TCP (--listen) and are written to by RDMA. Beyond a
+loopback address that takes TLS: `tapecast-publisher certificates` makes the files for it.
 
 Examples:
   tapecast-publisher run --source itch --file day.itch50 --pace max --exit-at-end
@@ -73,6 +84,35 @@ configuration file.
 
 Example:
   tapecast-publisher check-config --config publisher.toml > effective.toml";
+
+const CERTIFICATES_NOTES: &str = "\
+It makes a private authority (ca.pem, ca.key), a certificate for the publisher (server.pem,
+server.key), and one for each client (client-NAME.pem, client-NAME.key). Keys have mode 0600. A
+client is known to the publisher by the NAME in its certificate.
+
+Examples:
+  tapecast-publisher certificates --out tls --server feed-1.example 192.0.2.7 \\
+      --client risk-1.example desk-2.example
+  tapecast-publisher certificates --out tls --add-client desk-3.example
+
+In publisher.toml:
+  [fabric]
+  kind = \"verbs\"
+  [listen]
+  address = \"0.0.0.0:7411\"
+  [tls]
+  certificate = \"/etc/tapecast/tls/server.pem\"
+  key = \"/etc/tapecast/tls/server.key\"
+  client_ca = \"/etc/tapecast/tls/ca.pem\"
+  [[entitlement]]
+  client = \"risk-1.example\"
+  sessions_max = 4
+
+A subscriber, with a copy of ca.pem and its own two files:
+  tapecast-subscriber tail --connect feed-1.example:7411 --ca ca.pem \\
+      --cert client-risk-1.example.pem --key client-risk-1.example.key
+
+Once there is one [[entitlement]], every client needs its own.";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -142,6 +182,35 @@ pub struct GenerateArgs {
     /// Show no progress bar (there is none anyway when stderr is not a terminal)
     #[arg(long)]
     pub no_progress: bool,
+}
+
+/// Arguments of `certificates`.
+#[derive(Debug, Args)]
+pub struct CertificatesArgs {
+    /// Folder for the files; made when it is not there
+    #[arg(long, short, value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// Name or IP address by which subscribers reach the publisher; may be given more than once
+    #[arg(long, value_name = "NAME_OR_IP", num_args = 1.., required_unless_present = "add_client")]
+    pub server: Vec<String>,
+
+    /// Name of a client, by which the publisher knows it; may be given more than once
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub client: Vec<String>,
+
+    /// Make a certificate for one more client, with the authority that is in the folder
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with_all = ["server", "client"])]
+    pub add_client: Vec<String>,
+
+    /// Days that the certificates are valid (1 to 36500)
+    #[arg(long, value_name = "N", default_value_t = 365)]
+    pub days: u32,
+
+    /// Replace files that are there. Without --add-client that replaces the authority too, and no
+    /// certificate of the old one is good any longer
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Declares the flags that stand for a configuration key, and gives them to the configuration.
@@ -224,6 +293,10 @@ config_flags! {
     /// Messages per second when its market opens [default: 1000000]
     #[arg(value_name = "N", help_heading = "Source")]
     burst_rate: "burst-rate" => "source.synthetic.burst_rate",
+    /// How snapshots reach subscribers: shm (shared memory, on this host) or verbs (RDMA)
+    /// [default: shm]
+    #[arg(value_name = "KIND", help_heading = "Publisher")]
+    fabric: "fabric" => "fabric.kind",
     /// Unix socket where subscribers attach [default: /run/tapecast/publisher.sock for root, else
     /// $XDG_RUNTIME_DIR/tapecast/publisher.sock]
     #[arg(value_name = "PATH", help_heading = "Publisher")]
@@ -245,6 +318,17 @@ config_flags! {
     #[arg(value_name = "true|false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, help_heading = "Publisher")]
     lossless: "lossless" => "access.lossless",
+    /// TCP address where subscribers attach over RDMA; TLS beyond loopback, and
+    /// with tls.certificate
+    /// [default: 127.0.0.1:7411]
+    #[arg(value_name = "ADDRESS:PORT", help_heading = "RDMA")]
+    listen: "listen" => "listen.address",
+    /// RDMA device, as ibv_devices prints it [default: the only one]
+    #[arg(value_name = "NAME", help_heading = "RDMA")]
+    rdma_device: "rdma-device" => "rdma.device",
+    /// IP address of the RDMA device's network interface, instead of its name
+    #[arg(value_name = "IP", help_heading = "RDMA")]
+    rdma_address: "rdma-address" => "rdma.address",
     /// Least severe log line: error, warn, info, debug, trace [default: info]
     #[arg(value_name = "LEVEL", help_heading = "Log")]
     log_level: "log-level" => "log.level",

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run(&args),
         Command::Generate(args) => commands::generate(&args),
         Command::CheckConfig(args) => commands::check_config(&args),
+        Command::Certificates(args) => commands::certificates(&args),
     };
     match outcome {
         Ok(code) => code,

@@ -5,11 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tapecast_control::ListenerStats;
 use tapecast_telemetry::LatencyFigures;
 use tapecast_wire::Instrument;
 
 use crate::book::BookStats;
-use crate::conductor::SessionRecord;
+use crate::conductor::{PoolRecord, Refusals, SessionRecord};
 use crate::feed::FeedEnd;
 use crate::sender::SenderReport;
 use crate::source::SourceStats;
@@ -35,6 +36,12 @@ pub struct Report {
     pub instruments: Vec<InstrumentReport>,
     /// Every session, in order of attaching.
     pub sessions: Vec<SessionRecord>,
+    /// Requests for a session that were not granted.
+    pub refusals: Refusals,
+    /// The page pool when everything was published.
+    pub pool: PoolRecord,
+    /// What became of connections to the control plane.
+    pub listener: ListenerStats,
 }
 
 /// What was read.
@@ -123,6 +130,12 @@ pub struct Findings<'a> {
     pub instruments: &'a [Instrument],
     /// The sessions.
     pub sessions: Vec<SessionRecord>,
+    /// Requests that were not granted.
+    pub refusals: Refusals,
+    /// The page pool at rest.
+    pub pool: PoolRecord,
+    /// Connections to the control plane.
+    pub listener: ListenerStats,
 }
 
 impl Report {
@@ -130,7 +143,18 @@ impl Report {
     #[must_use]
     pub fn new(findings: Findings<'_>) -> Self {
         let instruments = instruments(&findings);
-        let Findings { publisher, epoch, written_ns, feed, sender, sessions, .. } = findings;
+        let Findings {
+            publisher,
+            epoch,
+            written_ns,
+            feed,
+            sender,
+            sessions,
+            refusals,
+            pool,
+            listener,
+            ..
+        } = findings;
         let progress = sender.progress;
         Self {
             publisher: publisher.to_owned(),
@@ -150,6 +174,9 @@ impl Report {
             publish_cost: sender.cost.figures(),
             instruments,
             sessions,
+            refusals,
+            pool,
+            listener,
         }
     }
 }

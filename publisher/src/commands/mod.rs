@@ -1,15 +1,20 @@
 //! What each subcommand does.
 
+mod certificates;
+mod check;
 mod generate;
 mod open;
 mod plant;
 mod run;
+#[cfg(feature = "verbs")]
+mod verbs_plant;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+pub use certificates::certificates;
 pub use generate::generate;
 pub use run::run;
 
@@ -22,13 +27,17 @@ use crate::config::{self, Effective};
 /// When the configuration cannot be used.
 pub fn check_config(args: &ConfigArgs) -> Result<ExitCode> {
     let effective = load(args)?;
-    run::check(&effective)?;
-    match write!(std::io::stdout().lock(), "{effective}") {
-        // A reader such as `head` that has seen enough is no error.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        written => written.context("cannot write the configuration")?,
-    }
+    check::check(&effective)?;
+    print(&effective)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &impl std::fmt::Display) -> Result<()> {
+    match write!(std::io::stdout().lock(), "{text}") {
+        // A reader such as `head` that has seen enough is no error.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to the standard output"),
+    }
 }
 
 fn load(args: &ConfigArgs) -> Result<Effective> {

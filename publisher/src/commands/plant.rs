@@ -1,4 +1,4 @@
-//! Memory and threads: page pool, shared region, sender and waker.
+//! Memory and threads: page pool, the fabric, sender and waker.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use crossbeam_channel::bounded;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use tapecast_fabric::Fabric;
 use tapecast_fabric::park::{Bell, IdleStrategy, Parker, Ringer};
 use tapecast_fabric::pool::{Pool, PoolConfig};
-use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, ShmSession, WakerThread};
+use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, Waker, WakerThread};
+use tapecast_fabric::{Fabric, Host};
 use tapecast_wire::Epoch;
 use tracing::{error, warn};
 
@@ -21,39 +21,69 @@ use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport,
 /// How long the sender's thread is given to end after the channel was closed.
 const SENDER_END_MAX: Duration = Duration::from_secs(2);
 
+/// Both ends of a fabric, at the publisher, before anything runs.
+pub(super) struct Made<H, F> {
+    pub(super) host: H,
+    pub(super) fabric: F,
+    /// Wakes sleeping subscribers, where the network does not.
+    pub(super) waker: Option<Waker>,
+}
+
 /// Memory and threads of a publisher.
-pub(super) struct Plant {
+pub(super) struct Plant<H: Host> {
     pub(super) queue: crossbeam_channel::Sender<FeedItem>,
     pub(super) bell: Bell,
-    pub(super) pool: Pool,
-    pub(super) host: ShmHost,
-    pub(super) port: CommandPort<ShmSession>,
+    pub(super) host: H,
+    pub(super) port: CommandPort<H::Session>,
     pub(super) ringer: Ringer,
     pub(super) progress: Arc<SenderProgress>,
-    pub(super) waker: WakerThread,
+    pub(super) waker: Option<WakerThread>,
     pub(super) sender: JoinHandle<SenderReport>,
 }
 
-impl Plant {
-    /// Takes the memory and starts the sender and the waker.
-    pub(super) fn new(config: &Config, epoch: Epoch, directory: &Directory) -> Result<Self> {
-        let pool = Pool::new(PoolConfig { huge_pages: config.pool.hugepages.0 })
-            .context("pool.hugepages")?;
-        let parker = Parker::new();
+impl<H: Host> Plant<H> {
+    /// Starts the sender, and the waker where there is one.
+    pub(super) fn new<F>(
+        config: &Config,
+        directory: &Directory,
+        parker: Parker,
+        made: Made<H, F>,
+    ) -> Result<Self>
+    where
+        F: Fabric<Session = H::Session> + Send + 'static,
+    {
+        let Made { host, mut fabric, waker } = made;
         let ringer = parker.ringer();
-        let Shm { host, mut fabric, waker } =
-            ShmHost::create(&shm_config(config, epoch), ringer.clone())
-                .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
         enter_instruments(&mut fabric, directory)?;
-        let bell = Bell::with_waker(ringer.clone(), waker.ringer());
+        let bell = match &waker {
+            Some(waker) => Bell::with_waker(ringer.clone(), waker.ringer()),
+            None => Bell::new(ringer.clone()),
+        };
         let (queue, items) = bounded(QUEUE_ITEMS);
         let (port, sender_port) = command_ports();
         let progress = Arc::new(SenderProgress::default());
         let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
-        let waker = waker.spawn().context("cannot start the waker's thread")?;
+        let waker = waker.map(Waker::spawn).transpose();
+        let waker = waker.context("cannot start the waker's thread")?;
         let sender = spawn_sender(sender, config, parker)?;
-        Ok(Self { queue, bell, pool, host, port, ringer, progress, waker, sender })
+        Ok(Self { queue, bell, host, port, ringer, progress, waker, sender })
     }
+}
+
+/// Takes the memory for snapshots on their way to the fabric.
+pub(super) fn pool(config: &Config) -> Result<Pool> {
+    Pool::new(PoolConfig { huge_pages: config.pool.hugepages.0 }).context("pool.hugepages")
+}
+
+/// Makes the shared region. `sender` is the ringer of the sender's parker.
+pub(super) fn shared_memory(
+    config: &Config,
+    epoch: Epoch,
+    sender: Ringer,
+) -> Result<Made<ShmHost, ShmFabric>> {
+    let Shm { host, fabric, waker } = ShmHost::create(&shm_config(config, epoch), sender)
+        .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
+    Ok(Made { host, fabric, waker: Some(waker) })
 }
 
 fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {
@@ -70,17 +100,20 @@ fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {
     }
 }
 
-fn enter_instruments(fabric: &mut ShmFabric, directory: &Directory) -> Result<()> {
+fn enter_instruments(fabric: &mut impl Fabric, directory: &Directory) -> Result<()> {
     let known = directory.instruments();
     known.iter().try_for_each(|known| fabric.upsert_instrument(&known.to_wire()))?;
     Ok(())
 }
 
-fn spawn_sender(
-    sender: Sender<ShmFabric>,
+fn spawn_sender<F>(
+    sender: Sender<F>,
     config: &Config,
     parker: Parker,
-) -> Result<JoinHandle<SenderReport>> {
+) -> Result<JoinHandle<SenderReport>>
+where
+    F: Fabric<Session: 'static> + Send + 'static,
+{
     let idle = match config.sender.idle {
         Idle::Spin => IdleStrategy::Spin,
         Idle::Yield => IdleStrategy::Yield,

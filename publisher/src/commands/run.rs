@@ -4,22 +4,27 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, bounded};
-use rustix::thread::{CpuSet, sched_getaffinity};
-use tapecast_control::{Access, Listener, ListenerOptions};
+use tapecast_control::{
+    AnyListener, Listener, ListenerOptions, ListenerStats, TcpListener, TcpListenerOptions,
+};
+use tapecast_fabric::park::Parker;
+use tapecast_fabric::pool::Pool;
+use tapecast_fabric::{Fabric, Host};
 use tapecast_wire::Epoch;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{info, warn};
 
+use super::check::{access, check, tls_identity};
 use super::open::{WithSource, open_source};
-use super::plant::{Plant, join};
+use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
 use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
-use crate::config::{Config, Effective, LogFormat, SourceKind, prepare_socket_folder};
+use crate::config::{Config, Effective, FabricKind, LogFormat, SourceKind, prepare_socket_folder};
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, StopFlag};
 use crate::logging;
 use crate::report::{Findings, Report, ReportFile};
@@ -52,16 +57,19 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let runtime = runtime()?;
     let signals = {
         let _context = runtime.enter();
-        Signals::new().context("cannot take over SIGTERM and SIGINT")?
+        Signals::new().context("cannot take over SIGTERM, SIGINT and SIGHUP")?
     };
     let listener = listen(&runtime, &effective)?;
     let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
     let life = open_source(&effective.config.source, start)??;
-    let failed = life.failure.clone();
+    let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
         file.write(&life.report)?;
     }
-    match failed {
+    if let Some(error) = fabric {
+        bail!("the fabric failed: {error}");
+    }
+    match source {
         Some(error) => {
             eprintln!("tapecast-publisher: the source failed: {error}");
             Ok(ExitCode::from(SOURCE_FAILED))
@@ -70,54 +78,44 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-/// Checks what can be checked without taking anything.
-///
-/// # Errors
-/// When a user, group or core is configured that is not there.
-pub(super) fn check(effective: &Effective) -> Result<()> {
-    access(effective)?;
-    let Some(cpu) = effective.config.sender.cpu else { return Ok(()) };
-    let allowed = sched_getaffinity(None).context("cannot ask which cores may be used")?;
-    if cpu.count() < CpuSet::MAX_CPU && allowed.is_set(cpu.count()) {
-        return Ok(());
-    }
-    let cores: Vec<String> = (0..CpuSet::MAX_CPU)
-        .filter(|core| allowed.is_set(*core))
-        .map(|core| core.to_string())
-        .collect();
-    let problem =
-        format!("core {} may not be used; this process may use {}", cpu.get(), cores.join(", "));
-    Err(effective.contradiction("sender.cpu", problem).into())
-}
-
-fn access(effective: &Effective) -> Result<Access> {
-    let config = &effective.config.access;
-    Access::resolve(&config.users.0, &config.groups.0).map_err(|error| {
-        let (users, groups) = (effective.origin("access.users"), effective.origin("access.groups"));
-        anyhow!("access.users ({users}), access.groups ({groups}): {error}")
-    })
-}
-
 fn runtime() -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().context("cannot start the conductor's runtime")
 }
 
-fn listen(runtime: &Runtime, effective: &Effective) -> Result<Listener> {
-    let socket = &effective.config.publisher.socket;
-    prepare_socket_folder(socket).with_context(|| {
-        let path = socket.display();
-        format!("cannot make the folder of the socket {path}; choose another with --socket")
-    })?;
-    let options = ListenerOptions::new(socket, access(effective)?);
+fn listen(runtime: &Runtime, effective: &Effective) -> Result<AnyListener> {
+    let config = &effective.config;
     let _context = runtime.enter();
-    Ok(Listener::bind(options)?)
+    match config.fabric.kind {
+        FabricKind::Shm => {
+            let socket = &config.publisher.socket;
+            prepare_socket_folder(socket).with_context(|| {
+                let path = socket.display();
+                format!("cannot make the folder of the socket {path}; choose another with --socket")
+            })?;
+            let options = ListenerOptions::new(socket, access(effective)?);
+            Ok(Listener::bind(options)?.into())
+        }
+        FabricKind::Verbs => {
+            let tls = tls_identity(effective)?;
+            let options =
+                TcpListenerOptions { tls, ..TcpListenerOptions::new(config.listen.address) };
+            Ok(TcpListener::bind(options).context("listen.address (--listen)")?.into())
+        }
+    }
 }
 
 /// What a publisher's life came to.
 struct Life {
     report: Report,
-    failure: Option<String>,
+    failures: Failures,
+}
+
+/// What did not go well.
+#[derive(Clone, Debug)]
+struct Failures {
+    source: Option<String>,
+    fabric: Option<String>,
 }
 
 /// Everything but the source.
@@ -126,54 +124,99 @@ struct Start<'a> {
     effective: &'a Effective,
     runtime: &'a Runtime,
     signals: Signals,
-    listener: Listener,
+    listener: AnyListener,
+}
+
+/// What every fabric needs.
+struct Ground {
+    epoch: Epoch,
+    directory: Arc<Directory>,
+    pool: Pool,
+    /// Of the sender.
+    parker: Parker,
 }
 
 impl WithSource for Start<'_> {
     type Output = Result<Life>;
 
     fn with_source<S: Source + 'static>(self, source: S) -> Result<Life> {
-        let Self { args, effective, runtime, signals, listener } = self;
-        let config = &effective.config;
+        let config = &self.effective.config;
         let epoch = Epoch(unix_now().0);
         let directory = Arc::new(directory(config, &source)?);
-        let plant = Plant::new(config, epoch, &directory)?;
+        let pool = plant::pool(config)?;
+        let parker = Parker::new();
+        match config.fabric.kind {
+            FabricKind::Shm => {
+                let made = plant::shared_memory(config, epoch, parker.ringer())?;
+                self.serve(source, Ground { epoch, directory, pool, parker }, made)
+            }
+            #[cfg(feature = "verbs")]
+            FabricKind::Verbs => {
+                let made = super::verbs_plant::make(config, epoch, pool.clone())?;
+                self.serve(source, Ground { epoch, directory, pool, parker }, made)
+            }
+            #[cfg(not(feature = "verbs"))]
+            FabricKind::Verbs => bail!("fabric.kind: this build has no RDMA"),
+        }
+    }
+}
+
+impl Start<'_> {
+    /// Publishes the source on a fabric, to the end.
+    fn serve<S, H, F>(self, source: S, ground: Ground, made: Made<H, F>) -> Result<Life>
+    where
+        S: Source + 'static,
+        H: Host,
+        F: Fabric<Session = H::Session> + Send + 'static,
+    {
+        let Self { args, effective, runtime, signals, listener } = self;
+        let Ground { epoch, directory, pool, parker } = ground;
+        let config = &effective.config;
+        let entitlements = effective.entitlements()?;
+        let plant = Plant::new(config, &directory, parker, made)?;
         let stop = StopFlag::default();
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
         let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
         // The pool outlives the feed here: the sender must not be the one to unmap it.
-        let encoder = Encoder::new(epoch, Arc::clone(&directory), plant.pool.clone(), queue);
+        let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
         let books = BookBuilder::new(config.book.levels.count(), encoder);
         let playback = playback(args, config, &source);
         let feed = Feed::new(source, books, playback);
         spawn_feed(feed, started, feed_ended)?;
-        let settings = Settings {
-            epoch,
-            sessions_max: config.access.sessions_max.count(),
-            lossless: config.access.lossless.0,
-            stall_max: Duration::from_secs(config.access.stall_max_s.get()),
-            wait_for: args.wait_for as usize,
-            exit_at_end: args.exit_at_end,
-        };
+        log_start(config, epoch, &directory, &listener);
+        warn_of_open_door(config, &listener);
         let parts = Parts {
             listener,
             host: plant.host,
+            entitlements,
             port: plant.port,
             sender: plant.ringer,
             progress: plant.progress,
             directory: Arc::clone(&directory),
+            pool: pool.clone(),
             stop,
             gate,
         };
-        log_start(config, epoch, &directory);
-        let conductor = Conductor::new(settings, parts);
+        let conductor = Conductor::new(settings(args, config, epoch), parts);
         let ended = runtime.block_on(conductor.run(signals, feed_end));
         // The waker wakes everybody once more, so that nobody sleeps through the end.
         drop(plant.waker);
         let sender = join(plant.sender)?;
-        info!(published = sender.progress.published, "closed");
+        drop(pool);
+        log_end(&sender, &ended.listener);
         Ok(life(effective, epoch, &directory, &sender, ended))
+    }
+}
+
+fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
+    Settings {
+        epoch,
+        sessions_max: config.access.sessions_max.count(),
+        lossless: config.access.lossless.0,
+        stall_max: Duration::from_secs(config.access.stall_max_s.get()),
+        wait_for: args.wait_for as usize,
+        exit_at_end: args.exit_at_end,
     }
 }
 
@@ -235,11 +278,20 @@ fn spawn_feed<S: Source + 'static>(
     Ok(())
 }
 
-fn log_start(config: &Config, epoch: Epoch, directory: &Directory) {
+fn log_start(config: &Config, epoch: Epoch, directory: &Directory, listener: &AnyListener) {
     let file = config.source.file.as_ref().map(|file| file.display().to_string());
+    let place = listener.place();
+    let (socket, listen, tls) = match listener {
+        AnyListener::Unix(_) => (Some(place), None, None),
+        AnyListener::Tcp(tcp) => (None, Some(place), Some(tcp.tls().is_some())),
+    };
     info!(
         name = config.publisher.name,
-        socket = %config.publisher.socket.display(),
+        fabric = config.fabric.kind.word(),
+        socket,
+        listen,
+        tls,
+        entitlements = config.entitlement.len(),
         source = config.source.kind.word(),
         file,
         pace = %config.source.pace,
@@ -251,6 +303,40 @@ fn log_start(config: &Config, epoch: Epoch, directory: &Directory) {
     );
 }
 
+fn log_end(sender: &SenderReport, listener: &ListenerStats) {
+    info!(
+        published = sender.progress.published,
+        connections = listener.connections,
+        requests = listener.requests,
+        not_allowed = listener.not_allowed,
+        malformed = listener.malformed,
+        timed_out = listener.timed_out,
+        crowded_out = listener.crowded_out,
+        gone = listener.gone,
+        accept_failures = listener.accept_failures,
+        tls_expired = listener.tls_expired,
+        tls_unknown_ca = listener.tls_unknown_ca,
+        tls_no_certificate = listener.tls_no_certificate,
+        tls_other = listener.tls_other,
+        "closed"
+    );
+}
+
+/// Without TLS only loopback is served, and there nobody tells one local user from another.
+fn warn_of_open_door(config: &Config, listener: &AnyListener) {
+    if let AnyListener::Tcp(tcp) = listener
+        && tcp.tls().is_none()
+        && config.entitlement.is_empty()
+    {
+        warn!(
+            "every user of this host may attach: {} is served without TLS and without \
+             entitlements; set tls.certificate, tls.key and tls.client_ca to know clients \
+             (`tapecast-publisher certificates` makes them)",
+            listener.place()
+        );
+    }
+}
+
 fn life(
     effective: &Effective,
     epoch: Epoch,
@@ -258,7 +344,7 @@ fn life(
     sender: &SenderReport,
     ended: ConductorReport,
 ) -> Life {
-    let ConductorReport { sessions, feed } = ended;
+    let ConductorReport { sessions, feed, refusals, pool, listener, fabric_failure } = ended;
     let config = &effective.config;
     let needs_file = config.source.kind != SourceKind::Synthetic;
     let findings = Findings {
@@ -271,8 +357,11 @@ fn life(
         sender,
         instruments: &directory.instruments(),
         sessions,
+        refusals,
+        pool,
+        listener,
     };
     let report = Report::new(findings);
-    let failure = feed.and_then(|end| end.outcome.error().map(str::to_owned));
-    Life { report, failure }
+    let source = feed.and_then(|end| end.outcome.error().map(str::to_owned));
+    Life { report, failures: Failures { source, fabric: fabric_failure } }
 }

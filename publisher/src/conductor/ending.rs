@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use tapecast_fabric::Host;
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::session::{Goodbye, SessionEvent};
-use super::{Conductor, ConductorReport, Reason, TICK_OWED};
+use super::{Conductor, ConductorReport, PoolRecord, Reason, TICK_OWED};
 use crate::feed::FeedEnd;
 use crate::sender::Command;
 
@@ -14,22 +15,31 @@ use crate::sender::Command;
 const FEED_MAX: Duration = Duration::from_secs(5);
 /// How long the sender is given to publish what is queued, and to close.
 const SENDER_MAX: Duration = Duration::from_secs(2);
+/// How long the last work requests are given to complete: a lost packet is sent again after the
+/// acknowledgement timeout, and that more than once.
+const PAGES_MAX: Duration = Duration::from_secs(3);
 /// How long sessions are given to end after their farewell.
 const SESSIONS_MAX: Duration = Duration::from_secs(2);
 
-impl Conductor {
+impl<H: Host> Conductor<H> {
     /// Ends everything in order. Bounded in time, whatever the subscribers do.
     pub(super) async fn end(
         mut self,
-        reason: &Reason,
+        reason: Reason,
         feed: oneshot::Receiver<FeedEnd>,
     ) -> ConductorReport {
-        info!("closing: {}", reason.sentence());
+        match &reason {
+            Reason::FabricFailed(_) => error!("closing: {}", reason.sentence()),
+            _ => info!("closing: {}", reason.sentence()),
+        }
         self.stop.stop();
         // A feed that still waits for subscribers is let go, and sees the order to stop.
         self.gate = None;
         self.await_feed(feed).await;
-        if !self.wait_until(SENDER_MAX, |this| this.progress.load().drained).await {
+        // A fabric that has failed publishes nothing any more.
+        if !matches!(reason, Reason::FabricFailed(_))
+            && !self.wait_until(SENDER_MAX, |this| this.progress.load().drained).await
+        {
             warn!("what was queued is not published: a lossless subscriber does not read");
         }
         if matches!(reason, Reason::SourceFailed(_)) {
@@ -37,12 +47,29 @@ impl Conductor {
             let limit = self.settings.stall_max + SENDER_MAX;
             self.wait_until(limit, |this| this.has_drained(Instant::now())).await;
         }
-        self.close_sender(reason).await;
-        self.refuse_all_tickets("the publisher is closing");
-        self.dismiss_all(reason).await;
-        let Self { listener, roster, feed, .. } = self;
+        let pool = self.await_pages().await;
+        self.close_sender(&reason).await;
+        self.refuse_all_tickets();
+        self.dismiss_all(&reason).await;
+        let Self { listener, roster, feed, refusals, .. } = self;
+        let counted = listener.stats();
         listener.close();
-        ConductorReport { sessions: roster.into_records(), feed }
+        // Lets the refusals be written that have not had a chance yet.
+        tokio::task::yield_now().await;
+        ConductorReport {
+            sessions: roster.into_records(),
+            feed,
+            refusals,
+            pool,
+            listener: counted,
+            fabric_failure: reason.into_fabric_failure(),
+        }
+    }
+
+    /// Waits a moment for the last completions, and says how the pool is then.
+    async fn await_pages(&mut self) -> PoolRecord {
+        self.wait_until(PAGES_MAX, |this| this.pool.free_pages() == this.pool.pages()).await;
+        PoolRecord { pages: self.pool.pages(), free_pages: self.pool.free_pages() }
     }
 
     async fn await_feed(&mut self, feed: oneshot::Receiver<FeedEnd>) {
@@ -91,11 +118,15 @@ impl Conductor {
 
     /// The sender has ended: there is nobody to tell of a session's end.
     fn on_last_event(&mut self, event: SessionEvent) {
-        if let SessionEvent::Ended { id, reason } = event {
-            if let Some(member) = self.roster.get_mut(id) {
-                member.reason = Some(reason);
+        match event {
+            SessionEvent::Ended { id, reason } => {
+                if let Some(member) = self.roster.get_mut(id) {
+                    member.reason = Some(reason);
+                }
+                self.roster.remove(id);
             }
-            self.roster.remove(id);
+            SessionEvent::Connected { ticket, result } => self.on_connected(ticket, result),
+            SessionEvent::Accepted { .. } => {}
         }
     }
 

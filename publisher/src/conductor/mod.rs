@@ -6,42 +6,52 @@
 //!
 //! ```text
 //! request ─► admit ─► prepare ─► Attach ─► (sender) ─► Attached ─► descriptors to the subscriber
-//!                                                                        │ lifeline
+//!                        │          ▲                                    │ lifeline
+//!          RDMA: Connect └─► Ready ─┘                                    │
 //!                    forget ◄─ Detached ◄─ (sender) ◄─ Detach ◄──────────┘ ends
 //! ```
+//!
+//! It is the same for every fabric: a [`Host`] prepares sessions and says what the subscriber needs
+//! for its end of them.
 
 mod admission;
 mod ending;
 mod roster;
 mod session;
 mod signals;
+mod watch;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender as StartGate;
-use tapecast_control::{Listener, Pending};
+use serde::Serialize;
+use tapecast_control::{AnyListener, Entitlements, ListenerStats, Pending};
 use tapecast_fabric::park::Ringer;
-use tapecast_fabric::shm::{ShmHost, ShmSession};
+use tapecast_fabric::pool::Pool;
+use tapecast_fabric::{Host, Monitor};
 use tapecast_wire::attach::Farewell;
 use tapecast_wire::{Epoch, SessionId};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::feed::{Directory, FeedEnd, FeedOutcome, StopFlag};
 use crate::sender::{Command, CommandPort, Outcome, SenderProgress};
 
-use admission::Ticket;
+pub use admission::Refusals;
+use admission::{Grant, Ticket};
 use roster::Roster;
 pub use roster::SessionRecord;
-use session::{Goodbye, SessionEvent};
-pub use signals::Signals;
+use session::SessionEvent;
+pub use signals::{Notice, Signals};
 
 /// How often the conductor looks around when nothing is expected.
 const TICK: Duration = Duration::from_millis(100);
 /// How often it looks while the sender owes it an answer. An answer never wakes it: that would be
 /// a system call of the sender.
 const TICK_OWED: Duration = Duration::from_millis(1);
+
 /// What the conductor has to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -60,22 +70,26 @@ pub struct Settings {
 }
 
 /// What the conductor works with.
-#[derive(Debug)]
-pub struct Conductor {
+pub struct Conductor<H: Host> {
     settings: Settings,
-    listener: Listener,
-    host: ShmHost,
-    port: CommandPort<ShmSession>,
+    listener: AnyListener,
+    host: H,
+    entitlements: Entitlements,
+    port: CommandPort<H::Session>,
     /// Rings the sender after a command.
     sender: Ringer,
     progress: Arc<SenderProgress>,
     directory: Arc<Directory>,
+    pool: Pool,
     stop: StopFlag,
     /// Holds the feed back until enough subscribers are there; `None` when it was let go.
     gate: Option<StartGate<()>>,
-    roster: Roster,
-    tickets: Vec<Ticket>,
+    roster: Roster<H::Monitor>,
+    tickets: Vec<Ticket<H>>,
     tickets_issued: u64,
+    refusals: Refusals,
+    /// When the sessions were looked at last.
+    looked: Instant,
     events: mpsc::UnboundedReceiver<SessionEvent>,
     to_events: mpsc::UnboundedSender<SessionEvent>,
     feed: Option<FeedEnd>,
@@ -84,19 +98,23 @@ pub struct Conductor {
 
 /// The parts that a conductor is made of.
 #[derive(Debug)]
-pub struct Parts {
+pub struct Parts<H: Host> {
     /// Where subscribers attach.
-    pub listener: Listener,
+    pub listener: AnyListener,
     /// Prepares sessions.
-    pub host: ShmHost,
+    pub host: H,
+    /// What each client may have.
+    pub entitlements: Entitlements,
     /// To the sender.
-    pub port: CommandPort<ShmSession>,
+    pub port: CommandPort<H::Session>,
     /// Wakes the sender.
     pub sender: Ringer,
     /// What the sender has done.
     pub progress: Arc<SenderProgress>,
     /// The instruments.
     pub directory: Arc<Directory>,
+    /// Where snapshots are on their way to the fabric.
+    pub pool: Pool,
     /// Stops the feed.
     pub stop: StopFlag,
     /// Lets the feed start.
@@ -110,13 +128,31 @@ pub struct ConductorReport {
     pub sessions: Vec<SessionRecord>,
     /// The end of the feed; `None` when it did not stop in time.
     pub feed: Option<FeedEnd>,
+    /// Requests that were not granted.
+    pub refusals: Refusals,
+    /// The page pool when everything was published, and before the sessions were ended.
+    pub pool: PoolRecord,
+    /// What became of connections to the control plane.
+    pub listener: ListenerStats,
+    /// Why the fabric can be used no longer, when that was the end.
+    pub fabric_failure: Option<String>,
+}
+
+/// The page pool at rest: pages that are not free then are still referred to by work requests that
+/// have not completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PoolRecord {
+    /// Pages in all.
+    pub pages: usize,
+    /// Pages that are free.
+    pub free_pages: usize,
 }
 
 /// What can happen.
 enum Event {
     Request(Pending),
     Session(SessionEvent),
-    Signal(&'static str),
+    Signal(Notice),
     Feed(FeedEnd),
     Tick,
 }
@@ -127,12 +163,13 @@ enum Reason {
     Signal(&'static str),
     EndOfSource,
     SourceFailed(String),
+    FabricFailed(String),
 }
 
 impl Reason {
     const fn farewell(&self) -> Farewell {
         match self {
-            Self::Signal(_) => Farewell::Closing,
+            Self::Signal(_) | Self::FabricFailed(_) => Farewell::Closing,
             Self::EndOfSource | Self::SourceFailed(_) => Farewell::EndOfSource,
         }
     }
@@ -142,29 +179,64 @@ impl Reason {
             Self::Signal(name) => format!("the publisher was stopped ({name})"),
             Self::EndOfSource => "the source has ended and everything was read".to_owned(),
             Self::SourceFailed(error) => format!("the source failed: {error}"),
+            Self::FabricFailed(error) => format!("the fabric failed: {error}"),
+        }
+    }
+
+    /// The fabric's failure, if that is it.
+    fn into_fabric_failure(self) -> Option<String> {
+        match self {
+            Self::FabricFailed(error) => Some(error),
+            Self::Signal(_) | Self::EndOfSource | Self::SourceFailed(_) => None,
         }
     }
 }
 
-impl Conductor {
+impl<H: Host> fmt::Debug for Conductor<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conductor")
+            .field("settings", &self.settings)
+            .field("listener", &self.listener)
+            .field("sessions", &self.roster.count())
+            .field("tickets", &self.tickets.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Host> Conductor<H> {
     /// A conductor that has not begun.
     #[must_use]
-    pub fn new(settings: Settings, parts: Parts) -> Self {
+    pub fn new(settings: Settings, parts: Parts<H>) -> Self {
         let (to_events, events) = mpsc::unbounded_channel();
-        let Parts { listener, host, port, sender, progress, directory, stop, gate } = parts;
-        Self {
-            settings,
+        let Parts {
             listener,
             host,
+            entitlements,
             port,
             sender,
             progress,
             directory,
+            pool,
+            stop,
+            gate,
+        } = parts;
+        Self {
+            settings,
+            listener,
+            host,
+            entitlements,
+            port,
+            sender,
+            progress,
+            directory,
+            pool,
             stop,
             gate: Some(gate),
-            roster: Roster::default(),
+            roster: Roster::new(),
             tickets: Vec::new(),
             tickets_issued: 0,
+            refusals: Refusals::default(),
+            looked: Instant::now(),
             events,
             to_events,
             feed: None,
@@ -186,7 +258,7 @@ impl Conductor {
             }
         };
         signals.exit_at_once_from_now_on();
-        self.end(&reason, feed).await
+        self.end(reason, feed).await
     }
 
     async fn next_event(
@@ -209,14 +281,19 @@ impl Conductor {
         match event {
             Event::Request(pending) => self.admit(pending),
             Event::Session(event) => self.on_session(event),
-            Event::Signal(name) => return Some(Reason::Signal(name)),
+            Event::Signal(Notice::End(name)) => return Some(Reason::Signal(name)),
+            Event::Signal(Notice::Reload) => self.reload_tls(),
             Event::Feed(end) => {
                 let failed = self.on_feed_end(end);
                 if failed.is_some() {
                     return failed;
                 }
             }
-            Event::Tick => self.evict_stalled(Instant::now()),
+            Event::Tick => {}
+        }
+        self.look_around(Instant::now());
+        if let Some(error) = self.host.failure() {
+            return Some(Reason::FabricFailed(error));
         }
         self.take_outcomes();
         let finished = self.awaits_readers() && self.has_drained(Instant::now());
@@ -225,7 +302,8 @@ impl Conductor {
 
     /// Whether the sender has still to answer something.
     fn is_owed(&self) -> bool {
-        !self.tickets.is_empty() || self.roster.any_detaching() || self.awaits_readers()
+        let owed = self.tickets.iter().any(Ticket::is_owed);
+        owed || self.roster.any_detaching() || self.awaits_readers()
     }
 
     /// Whether all that is left to do is to wait for the last readers.
@@ -247,6 +325,7 @@ impl Conductor {
 
     fn on_session(&mut self, event: SessionEvent) {
         match event {
+            SessionEvent::Connected { ticket, result } => self.on_connected(ticket, result),
             SessionEvent::Accepted { id } => {
                 if let Some(member) = self.roster.get_mut(id) {
                     member.attached = true;
@@ -257,6 +336,8 @@ impl Conductor {
             SessionEvent::Ended { id, reason } => {
                 if let Some(member) = self.roster.get_mut(id) {
                     member.reason = Some(reason);
+                    // It is gone: nothing of it shall wait for what cannot come any more.
+                    member.monitor.quench();
                 }
                 self.command_detach(id);
             }
@@ -303,8 +384,8 @@ impl Conductor {
     }
 
     /// Starts the session of a request that the sender has given a place.
-    fn open_session(&mut self, id: SessionId, ticket: Ticket) {
-        let Ticket { pending, descriptors, instruments, mut member, .. } = ticket;
+    fn open_session(&mut self, id: SessionId, pending: Pending, grant: Grant<H>) {
+        let Grant { descriptors, instruments, mut member } = grant;
         let (goodbye, farewell) = oneshot::channel();
         member.goodbye = Some(goodbye);
         self.roster.add(id, member);
@@ -316,36 +397,7 @@ impl Conductor {
         let events = self.to_events.clone();
         tokio::spawn(session::serve(pending, accepted, descriptors, farewell, events));
     }
-
-    /// Takes out lossless sessions that stop the sender and read nothing.
-    fn evict_stalled(&mut self, now: Instant) {
-        if !self.progress.load().gated {
-            return;
-        }
-        let stall_max = self.settings.stall_max;
-        for member in self.roster.members_mut().filter(|member| member.is_lossless()) {
-            if member.has_stalled(now, stall_max)
-                && let Some(goodbye) = member.goodbye.take()
-            {
-                let seconds = stall_max.as_secs();
-                let text = format!(
-                    "evicted: a lossless subscriber that reads nothing for {seconds} s stops all \
-                     others; read faster, or attach with the conflating policy"
-                );
-                warn!(name = member.name, pid = member.pid(), "{text}");
-                let _told = goodbye.send(Goodbye { farewell: Farewell::Evicted, text });
-            }
-        }
-    }
-
-    /// Whether everything is published and read by all who read.
-    fn has_drained(&mut self, now: Instant) -> bool {
-        let stall_max = self.settings.stall_max;
-        self.progress.load().drained
-            && self.tickets.is_empty()
-            && self
-                .roster
-                .members_mut()
-                .all(|member| member.lag_bytes() == 0 || member.has_stalled(now, stall_max))
-    }
 }
+
+#[cfg(test)]
+mod tests;

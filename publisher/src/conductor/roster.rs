@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tapecast_control::{PeerCredentials, Pending};
-use tapecast_fabric::SessionStats;
-use tapecast_fabric::shm::SessionMonitor;
-use tapecast_wire::attach::Policy;
+use tapecast_control::{Peer, Pending};
+use tapecast_fabric::{Monitor, SessionStats};
+use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::{Nanos, Position, SessionId};
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::session::Goodbye;
 use crate::clock::unix_now;
@@ -18,15 +17,14 @@ use crate::clock::unix_now;
 const RECORDS_MAX: usize = 10_000;
 
 /// A session that has a place with the sender.
-#[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct Member<M> {
     id: SessionId,
     pub(super) name: String,
-    peer: PeerCredentials,
+    pub(super) peer: Peer,
     policy: Policy,
     /// Symbols asked for; 0 for all.
     symbols: usize,
-    monitor: SessionMonitor,
+    pub(super) monitor: M,
     since: Nanos,
     /// Whether the subscriber has its memory.
     pub(super) attached: bool,
@@ -47,10 +45,14 @@ pub struct SessionRecord {
     pub session_id: u32,
     /// Name that the subscriber gave.
     pub name: String,
-    /// Process, if the system said.
+    /// Process, on the publisher's own host, if the system said.
     pub pid: Option<u32>,
-    /// User.
-    pub uid: u32,
+    /// User, on the publisher's own host.
+    pub uid: Option<u32>,
+    /// Name in its certificate, over the network with TLS.
+    pub client: Option<String>,
+    /// Address that it came from, over the network.
+    pub address: Option<String>,
     /// `conflate` or `lossless`.
     pub policy: &'static str,
     /// When it attached, Unix nanoseconds.
@@ -85,8 +87,8 @@ pub struct SessionRecord {
     pub faults: u64,
 }
 
-impl Member {
-    pub(super) fn new(pending: &Pending, monitor: SessionMonitor) -> Self {
+impl<M: Monitor> Member<M> {
+    pub(super) fn new(pending: &Pending, monitor: M) -> Self {
         let request = pending.request();
         Self {
             id: SessionId(0),
@@ -104,8 +106,12 @@ impl Member {
         }
     }
 
-    pub(super) const fn pid(&self) -> Option<u32> {
-        self.peer.pid
+    /// Tells the subscriber that it is taken out. Nothing when that was done before.
+    pub(super) fn evict(&mut self, text: String) {
+        if let Some(goodbye) = self.goodbye.take() {
+            warn!(session = self.id.0, name = self.name, peer = %self.peer, "{text}");
+            let _told = goodbye.send(Goodbye { farewell: Farewell::Evicted, text });
+        }
     }
 
     pub(super) fn is_lossless(&self) -> bool {
@@ -132,11 +138,14 @@ impl Member {
     }
 
     pub(super) fn log_attached(&self) {
+        let Whom { pid, uid, client, address } = Whom::of(&self.peer);
         info!(
             session = self.id.0,
             name = self.name,
-            pid = self.peer.pid,
-            uid = self.peer.uid,
+            pid,
+            uid,
+            client,
+            address,
             policy = policy_word(self.policy),
             symbols = self.symbols,
             "attached"
@@ -145,11 +154,14 @@ impl Member {
 
     fn record(&self) -> SessionRecord {
         let SessionStats { counts, latency, lag_bytes, faults, .. } = self.monitor.stats();
+        let Whom { pid, uid, client, address } = Whom::of(&self.peer);
         SessionRecord {
             session_id: self.id.0,
             name: self.name.clone(),
-            pid: self.peer.pid,
-            uid: self.peer.uid,
+            pid,
+            uid,
+            client,
+            address,
             policy: policy_word(self.policy),
             attached_ns: self.since.0,
             detached_ns: unix_now().0,
@@ -170,6 +182,26 @@ impl Member {
     }
 }
 
+/// A peer as the fields of a log line or record.
+struct Whom {
+    pid: Option<u32>,
+    uid: Option<u32>,
+    client: Option<String>,
+    address: Option<String>,
+}
+
+impl Whom {
+    fn of(peer: &Peer) -> Self {
+        let local = peer.local();
+        Self {
+            pid: local.and_then(|local| local.pid),
+            uid: local.map(|local| local.uid),
+            client: peer.client().map(ToString::to_string),
+            address: peer.address().map(|address| address.to_string()),
+        }
+    }
+}
+
 const fn policy_word(policy: Policy) -> &'static str {
     match policy {
         Policy::Conflate => "conflate",
@@ -178,18 +210,21 @@ const fn policy_word(policy: Policy) -> &'static str {
 }
 
 /// All members, and the records of those that left.
-#[derive(Debug, Default)]
-pub(super) struct Roster {
-    members: Vec<Member>,
+pub(super) struct Roster<M> {
+    members: Vec<Member<M>>,
     records: Vec<SessionRecord>,
 }
 
-impl Roster {
-    pub(super) fn add(&mut self, id: SessionId, member: Member) {
+impl<M: Monitor> Roster<M> {
+    pub(super) const fn new() -> Self {
+        Self { members: Vec::new(), records: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, id: SessionId, member: Member<M>) {
         self.members.push(Member { id, ..member });
     }
 
-    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Member> {
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Member<M>> {
         self.members.iter_mut().find(|member| member.id == id)
     }
 
@@ -202,6 +237,8 @@ impl Roster {
             name = record.name,
             pid = record.pid,
             uid = record.uid,
+            client = record.client,
+            address = record.address,
             delivered = record.delivered,
             conflated = record.conflated,
             lost = record.lost,
@@ -218,12 +255,17 @@ impl Roster {
         self.members.len()
     }
 
+    /// Members of one client.
+    pub(super) fn count_of(&self, peer: &Peer) -> usize {
+        self.members.iter().filter(|member| member.peer.same_client(peer)).count()
+    }
+
     /// Members that have their memory.
     pub(super) fn attached_count(&self) -> usize {
         self.members.iter().filter(|member| member.attached).count()
     }
 
-    pub(super) fn members_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+    pub(super) fn members_mut(&mut self) -> impl Iterator<Item = &mut Member<M>> {
         self.members.iter_mut()
     }
 

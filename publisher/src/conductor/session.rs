@@ -1,15 +1,23 @@
 //! One subscriber's session on the control plane: hands it its memory, then waits for the end.
 
-use tapecast_control::{Ending, Pending};
+use tapecast_control::{AnswerError, Ending, Pending};
 use tapecast_fabric::shm::SessionDescriptors;
 use tapecast_wire::SessionId;
 use tapecast_wire::attach::{Accepted, Farewell, Refusal};
+use tapecast_wire::rdma::RdmaAnswer;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
 /// What sessions tell the conductor.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
+    /// The subscriber is ready to be written to, or never will be.
+    Connected {
+        /// Number of its request.
+        ticket: u64,
+        /// The request, to be answered.
+        result: Result<Box<Pending>, AnswerError>,
+    },
     /// The subscriber has its memory.
     Accepted {
         /// The session.
@@ -33,18 +41,33 @@ pub(super) struct Goodbye {
     pub(super) text: String,
 }
 
-/// Serves one session to its end.
+/// Tells a subscriber where to connect to, and waits until it is ready or its time is over.
+pub(super) async fn connect(
+    ticket: u64,
+    pending: Pending,
+    answer: RdmaAnswer,
+    events: mpsc::UnboundedSender<SessionEvent>,
+) {
+    let result = pending.connect(&answer).await.map(Box::new);
+    // The conductor can only be gone when the process ends.
+    drop(events.send(SessionEvent::Connected { ticket, result }));
+}
+
+/// Serves one session to its end. Descriptors are handed over where the fabric has any.
 pub(super) async fn serve(
     pending: Pending,
     accepted: Accepted,
-    descriptors: SessionDescriptors,
+    descriptors: Option<SessionDescriptors>,
     farewell: oneshot::Receiver<Goodbye>,
     events: mpsc::UnboundedSender<SessionEvent>,
 ) {
     let id = accepted.session_id;
     // The conductor can only be gone when the process ends.
     let tell = |event| drop(events.send(event));
-    let granted = pending.accept(&accepted, &descriptors.as_fds()).await;
+    let granted = {
+        let fds = descriptors.as_ref().map(SessionDescriptors::as_fds);
+        pending.accept(&accepted, fds.as_ref().map_or(&[], |fds| &fds[..])).await
+    };
     drop(descriptors);
     let reason = match granted {
         Err(error) => error.to_string(),

@@ -92,6 +92,56 @@ choice! {
 }
 
 choice! {
+    /// How snapshots reach subscribers.
+    FabricKind {
+        /// Through shared memory, on one host.
+        Shm = "shm",
+        /// By RDMA, to other hosts.
+        Verbs = "verbs",
+    }
+}
+
+choice! {
+    /// Whether the TCP control plane is protected.
+    TlsMode {
+        /// Beyond a loopback address, and wherever one of the files is named.
+        Auto = "auto",
+        /// Always.
+        On = "on",
+        /// Never; only a loopback address can be served like that.
+        Off = "off",
+    }
+}
+
+choice! {
+    /// Largest payload of one RDMA packet.
+    LargestMtu {
+        /// As large as both ports allow.
+        Auto = "auto",
+        /// 256 bytes.
+        Bytes256 = "256",
+        /// 512 bytes.
+        Bytes512 = "512",
+        /// 1024 bytes.
+        Bytes1024 = "1024",
+        /// 2048 bytes.
+        Bytes2048 = "2048",
+        /// 4096 bytes.
+        Bytes4096 = "4096",
+    }
+}
+
+choice! {
+    /// What happens when a subscriber does not keep up.
+    PolicyWord {
+        /// It sees the newest snapshot of each instrument.
+        Conflate = "conflate",
+        /// The publisher waits for it.
+        Lossless = "lossless",
+    }
+}
+
+choice! {
     /// Least severe log line that is written.
     LogLevel {
         /// Errors only.

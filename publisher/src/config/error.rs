@@ -12,6 +12,25 @@ pub enum ConfigError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It is no file.
+    #[error("the configuration file {path} is {kind}, not a file; check --config")]
+    NotAFile {
+        /// What was given.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// It cannot be a configuration.
+    #[error(
+        "the configuration file {path} has more than {max} bytes, too many for a configuration; \
+         check --config"
+    )]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// Most bytes that are read.
+        max: u64,
+    },
     /// The file is not TOML.
     #[error("{path}:{line}: not valid TOML: {message}")]
     Syntax {

@@ -1,5 +1,8 @@
 //! Every key there is, in the order of the file.
 
+use super::choice::FabricKind;
+use super::entitlement::ENTITLEMENT;
+
 /// One configuration key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -21,6 +24,18 @@ impl Key {
     pub fn find(path: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.path == path)
     }
+
+    /// The only fabric that uses this key; none where every fabric does.
+    #[must_use]
+    pub fn fabric(&self) -> Option<FabricKind> {
+        match self.path {
+            "publisher.socket" | "shm.ring_bytes" | "shm.seal" => Some(FabricKind::Shm),
+            path => match path.split_once('.')?.0 {
+                "rdma" | "listen" | "tls" => Some(FabricKind::Verbs),
+                _ => None,
+            },
+        }
+    }
 }
 
 const TRUTH: &str = "true, false";
@@ -31,7 +46,7 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 34] = [
+pub const KEYS: [Key; 59] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, synthetic"),
@@ -54,11 +69,35 @@ pub const KEYS: [Key; 34] = [
     key("source.synthetic.quiet_every_s", "0 to 21600 seconds"),
     key("book.levels", "1 to 83"),
     key("pool.hugepages", TRUTH),
+    key("fabric.kind", "shm, verbs"),
     key("shm.ring_bytes", "a power of two, 64 KiB to 16 GiB"),
     key("shm.instruments_max", "1 to 1048576"),
     key("shm.seal", "future-write, owner"),
+    key("rdma.device", "the name of an RDMA device, as ibv_devices prints it"),
+    key("rdma.address", "the IP address of an RDMA device's network interface"),
+    key("rdma.port_number", "1 to 254"),
+    key("rdma.ring_bytes_max", "a power of two, 64 KiB to 16 GiB"),
+    key("rdma.receive_depth_max", "1 to 16384 receives"),
+    key("rdma.send_depth", "2 to 4096 work requests"),
+    key("rdma.completion_depth", "2 to 4194304 completions"),
+    key("rdma.signal_every", "1 to half of rdma.send_depth"),
+    key("rdma.gather", "1 to 16 records"),
+    key("rdma.traffic_class", "0 to 255: DSCP times 4, plus ECN"),
+    key("rdma.service_level", "0 to 7"),
+    key("rdma.hop_limit", "1 to 255"),
+    key("rdma.flow_labels", TRUTH),
+    key("rdma.path_mtu", "auto, 256, 512, 1024, 2048, 4096"),
+    key("rdma.timeout", "1 to 31: 4.096 us times two to this power"),
+    key("rdma.retry_count", "0 to 7"),
+    key("rdma.rnr_retry", "0 to 7, where 7 means for ever"),
+    key("rdma.min_rnr_timer", "1 to 31, a code of the specification: 1 is 10 us, 12 is 0.64 ms"),
     key("sender.idle", "spin, yield, block"),
     key("sender.cpu", "the number of a core that this process may use"),
+    key("listen.address", "an IP address and a port, such as 192.0.2.7:7411 or [::1]:7411"),
+    key("tls.mode", "auto, on, off"),
+    key("tls.certificate", "a path"),
+    key("tls.key", "a path"),
+    key("tls.client_ca", "a path"),
     key("access.users", NAMES),
     key("access.groups", NAMES),
     key("access.lossless", TRUTH),
@@ -66,6 +105,11 @@ pub const KEYS: [Key; 34] = [
     key("access.stall_max_s", "1 to 3600 seconds"),
     key("log.level", "error, warn, info, debug, trace"),
     key("log.format", "text, json"),
+    key(
+        ENTITLEMENT,
+        "[[entitlement]] tables in the file, each with client and, where wanted, sessions_max, \
+         symbols, policies",
+    ),
 ];
 
 /// Whether `path` is a section.

@@ -1,13 +1,14 @@
 //! Puts the four layers on top of one another and remembers where each value came from.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use config::{Map, Source, Value, ValueKind};
 
+use super::entitlement::{ENTITLEMENT, FIELDS, numbered};
+use super::file::read_file;
 use super::keys::{KEYS, Key, is_section, nearest};
-use super::{Config, ConfigError, SourceKind};
+use super::{Config, ConfigError};
 
 /// What is layered over the defaults.
 #[derive(Clone, Debug, Default)]
@@ -72,62 +73,6 @@ impl Effective {
             problem,
         }
     }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let source = &self.config.source;
-        let needs_file = source.kind != SourceKind::Synthetic;
-        if needs_file && source.file.is_none() {
-            let kind = source.kind.word();
-            let problem = format!("a source of kind {kind} needs source.file (--file PATH)");
-            return Err(self.contradiction("source.kind", problem));
-        }
-        if !needs_file && source.file.is_some() {
-            let problem = "set, but the source is synthetic and reads no file: choose \
-                           source.kind itch or dbn (--source), or remove the file";
-            return Err(self.contradiction("source.file", problem.to_owned()));
-        }
-        let socket = self.config.publisher.socket.as_os_str().len();
-        if socket == 0 || socket > SOCKET_PATH_BYTES_MAX {
-            let problem = format!(
-                "{socket} bytes long, but a socket's path has 1 to {SOCKET_PATH_BYTES_MAX} bytes: \
-                 choose a shorter one"
-            );
-            return Err(self.contradiction("publisher.socket", problem));
-        }
-        Ok(())
-    }
-}
-
-/// `sun_path` of a Unix socket address, less its terminating zero.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-impl fmt::Display for Effective {
-    /// A complete TOML file with the origin of each value behind it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = flat_config(&self.config);
-        let lines: Vec<(&Key, Option<String>)> = KEYS
-            .iter()
-            .map(|key| (key, values.iter().find(|(path, _)| path == key.path)))
-            .map(|(key, found)| (key, found.map(|(_, value)| value.to_string())))
-            .collect();
-        let mut section = "";
-        for (key, value) in lines {
-            let (this, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
-            if this != section {
-                let gap = if section.is_empty() { "" } else { "\n" };
-                writeln!(f, "{gap}[{this}]")?;
-                section = this;
-            }
-            match value {
-                Some(value) => {
-                    let setting = format!("{name} = {value}");
-                    writeln!(f, "{setting:<44} # {}", self.origin(key.path))?;
-                }
-                None => writeln!(f, "# {name} is not set")?,
-            }
-        }
-        Ok(())
-    }
 }
 
 /// One value of one layer.
@@ -167,8 +112,7 @@ fn defaults() -> Layer {
 
 fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+    let text = read_file(path, &shown)?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().map_or(0, |span| span.start).min(text.len());
         let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -187,8 +131,12 @@ fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
     entries.collect::<Result<_, _>>().map(Layer)
 }
 
+/// What begins the origin of a value from the environment.
+pub(super) const VARIABLE: &str = "environment variable ";
+/// What begins the origin of a value from a flag.
+pub(super) const FLAG: &str = "flag ";
 /// What subscribers call the socket. Exported once, it is meant for both ends.
-const SHARED_SOCKET_VARIABLE: &str = "TAPECAST_SOCKET";
+pub(super) const SHARED_SOCKET_VARIABLE: &str = "TAPECAST_SOCKET";
 
 fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigError> {
     let shared = environment
@@ -198,7 +146,7 @@ fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigEr
     let mut entries: Vec<Entry> = shared
         .map(|(name, value)| Entry {
             key: "publisher.socket".to_owned(),
-            origin: format!("environment variable {name}"),
+            origin: variable_origin(name),
             value: ValueKind::String(value.clone()),
         })
         .into_iter()
@@ -219,11 +167,16 @@ fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigEr
         };
         entries.push(Entry {
             key: key.path.to_owned(),
-            origin: format!("environment variable {variable}"),
+            origin: variable_origin(variable),
             value: ValueKind::String(value.clone()),
         });
     }
     Ok(Layer(entries))
+}
+
+/// Origin of a value from the environment.
+pub(super) fn variable_origin(variable: &str) -> String {
+    format!("{VARIABLE}{variable}")
 }
 
 /// Whether a variable is meant for this configuration. Others, such as a subscriber's
@@ -233,13 +186,15 @@ fn names_a_section(variable: &str) -> bool {
     KEYS.iter().any(|key| {
         let section = key.path.split('.').next().unwrap_or_default();
         let rest = rest.to_lowercase();
-        rest.strip_prefix(section).is_some_and(|rest| rest.starts_with('_'))
+        let is_whole = !key.path.contains('.');
+        let after = rest.strip_prefix(section);
+        after.is_some_and(|rest| rest.starts_with('_') || is_whole && rest.is_empty())
     })
 }
 
 fn flag_layer(flags: &[(String, String, String)]) -> Result<Layer, ConfigError> {
     let entries = flags.iter().map(|(flag, key, value)| {
-        let origin = format!("flag {flag}");
+        let origin = format!("{FLAG}{flag}");
         checked_key(&origin, key)?;
         Ok(Entry { key: key.clone(), origin, value: ValueKind::String(value.clone()) })
     });
@@ -264,7 +219,8 @@ fn hint(near: Option<&str>) -> String {
     }
 }
 
-fn flat_config(config: &Config) -> Vec<(String, toml::Value)> {
+/// Every value with its key.
+pub(super) fn flat_config(config: &Config) -> Vec<(String, toml::Value)> {
     let mut leaves = Vec::new();
     // Every configuration type writes as a table of scalars and lists, so this cannot fail.
     if let Ok(value) = toml::Value::try_from(config) {
@@ -311,13 +267,24 @@ fn value_error(
 ) -> ConfigError {
     // Inside a list the path ends in an index; the key is what stands before it.
     let key = path.split('[').next().unwrap_or(path);
-    let allowed = Key::find(key).map_or("see the documentation", |key| key.allowed);
-    ConfigError::Value {
-        origin: origins.get(key).map_or("configuration", String::as_str).to_owned(),
-        key: key.to_owned(),
-        problem: innermost(error),
-        allowed: allowed.to_owned(),
+    let origin = origins.get(key).map_or("configuration", String::as_str).to_owned();
+    let problem = innermost(error);
+    if let Some((name, allowed)) = in_entitlement(path) {
+        return ConfigError::Value { origin, key: name, problem, allowed: allowed.to_owned() };
     }
+    let allowed = Key::find(key).map_or("see the documentation", |key| key.allowed);
+    ConfigError::Value { origin, key: key.to_owned(), problem, allowed: allowed.to_owned() }
+}
+
+/// Name and allowed values of what a path such as `entitlement[0].symbols[2]` leads to.
+fn in_entitlement(path: &str) -> Option<(String, &'static str)> {
+    let rest = path.strip_prefix(ENTITLEMENT)?.strip_prefix('[')?;
+    let (index, field) = rest.split_once(']')?;
+    let field = field.trim_start_matches('.').split(['[', '.']).next()?;
+    let known = FIELDS.iter().find(|(name, _)| *name == field);
+    let (field, allowed) =
+        known.map_or(("", "client, sessions_max, symbols, policies"), |known| (known.0, known.1));
+    Some((numbered(index.parse().ok()?, field), allowed))
 }
 
 fn innermost(error: &config::ConfigError) -> String {

@@ -4,11 +4,16 @@
 //! names the place (file, variable or flag) and the key. `check-config` prints the result with the
 //! origin of each value.
 
+mod check;
 mod choice;
+mod entitlement;
 mod error;
+mod file;
 mod keys;
 mod layers;
+mod network;
 mod places;
+mod printed;
 mod value;
 mod written;
 
@@ -20,12 +25,17 @@ use tapecast_wire::limits::{
 };
 
 use crate::source::pacing::Pace;
-pub use choice::{EventEnd, Idle, LogFormat, LogLevel, Seal, SourceKind};
+pub use choice::{
+    EventEnd, FabricKind, Idle, LargestMtu, LogFormat, LogLevel, PolicyWord, Seal, SourceKind,
+    TlsMode,
+};
+pub use entitlement::EntitlementConfig;
 pub use error::ConfigError;
 pub(crate) use keys::distance;
 
 pub use keys::{KEYS, Key};
 pub use layers::{Effective, Layers, load};
+pub use network::{FabricConfig, ListenConfig, RdmaConfig, TlsConfig};
 pub use places::{default_socket, prepare_socket_folder};
 pub use value::{Names, Switch, Whole};
 pub use written::{FeedDate, PlayPace, RingBytes, SessionSpan};
@@ -42,14 +52,24 @@ pub struct Config {
     pub book: BookConfig,
     /// Memory for snapshots on their way to the fabric.
     pub pool: PoolConfig,
+    /// How snapshots reach subscribers.
+    pub fabric: FabricConfig,
     /// The shared region that subscribers read.
     pub shm: ShmConfig,
+    /// RDMA.
+    pub rdma: RdmaConfig,
     /// The sender thread.
     pub sender: SenderConfig,
+    /// Where subscribers attach over RDMA.
+    pub listen: ListenConfig,
+    /// Protection of that.
+    pub tls: TlsConfig,
     /// Who may attach, and how.
     pub access: AccessConfig,
     /// Log lines.
     pub log: LogConfig,
+    /// What each client may ask for; empty for no limits.
+    pub entitlement: Vec<EntitlementConfig>,
 }
 
 /// `[publisher]`

@@ -3,7 +3,7 @@
 //! Neither side ever blocks, and neither makes a system call: both ends only try, and the sender
 //! takes no command while it could not answer.
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use tapecast_fabric::AttachError;
 use tapecast_wire::SessionId;
 use tapecast_wire::attach::Farewell;
@@ -50,7 +50,8 @@ pub enum Outcome<S> {
         /// The session, to be dropped where that may take time. `None` when there was none.
         session: Option<S>,
     },
-    /// Of [`Command::Close`]. The sender has ended.
+    /// Of [`Command::Close`]. Nothing is on its way to a subscriber any more, or it was given long
+    /// enough, and the sender has ended.
     Closed,
 }
 
@@ -102,6 +103,11 @@ impl<S> SenderPort<S> {
             return None;
         }
         self.commands.try_recv().ok()
+    }
+
+    /// Whether the conductor is gone, and every command with it.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self.commands.try_recv(), Err(TryRecvError::Disconnected))
     }
 
     /// Tells an outcome. There is room: [`SenderPort::next_command`] made sure.

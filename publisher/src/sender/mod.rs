@@ -9,7 +9,7 @@ mod command;
 mod progress;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tapecast_fabric::park::{IdleStrategy, Parker};
@@ -32,8 +32,17 @@ const COMMANDS_MAX: usize = 8;
 const PARK_MAX: Duration = Duration::from_millis(100);
 /// Duty cycles that a blocked sender yields before it naps.
 const GATED_YIELDS: u32 = 64;
-/// Nap of a sender that waits for a lossless subscriber. Nobody rings when that one has read.
+/// Nap of a sender that waits for a subscriber to make room. Nobody rings when that one has read.
 const GATED_NAP: Duration = Duration::from_micros(50);
+/// How long a closed fabric is given to write out what is on its way to subscribers.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
+/// Longest nap: each doubles what the one before 64 duty cycles ago took.
+const GATED_NAP_DOUBLINGS: u32 = 5;
+/// How long a closed sender stays for the subscribers to leave.
+const STAY_MAX: Duration = Duration::from_secs(5);
+/// How often it looks meanwhile.
+const STAY_NAP: Duration = Duration::from_millis(5);
 
 /// What the feed queues for the sender, in order.
 #[derive(Debug)]
@@ -52,9 +61,9 @@ pub enum Work {
     Done,
     /// Nothing: there was nothing to do.
     Idle,
-    /// Nothing: a lossless subscriber has to read first.
+    /// Nothing: a subscriber has to make room first, and nobody rings when it does.
     Gated,
-    /// The channel is closed; there will be nothing to do any more.
+    /// The channel is closed and nothing is on its way any more, or it was given long enough.
     Closed,
 }
 
@@ -86,7 +95,18 @@ pub struct Sender<F: Fabric> {
     cost: LatencySummary,
     discarded: Vec<InstrumentId>,
     directory_full: Option<tapecast_fabric::DirectoryFull>,
-    closed: bool,
+    ending: Ending,
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The channel is open.
+    Open,
+    /// It was closed; until then what is on its way is waited for.
+    Settling(Instant),
+    /// The conductor was told.
+    Told,
 }
 
 impl<F: Fabric> Sender<F> {
@@ -109,7 +129,7 @@ impl<F: Fabric> Sender<F> {
             cost: LatencySummary::new(),
             discarded: Vec::new(),
             directory_full: None,
-            closed: false,
+            ending: Ending::Open,
         }
     }
 
@@ -119,7 +139,10 @@ impl<F: Fabric> Sender<F> {
         loop {
             match self.do_work() {
                 Work::Done => gated_turns = 0,
-                Work::Idle => idle.idle(&mut parker, PARK_MAX),
+                Work::Idle => {
+                    gated_turns = 0;
+                    idle.idle(&mut parker, PARK_MAX);
+                }
                 Work::Gated => {
                     gated_turns += 1;
                     wait_gated(idle, gated_turns, &mut parker);
@@ -127,14 +150,24 @@ impl<F: Fabric> Sender<F> {
                 Work::Closed => break,
             }
         }
+        self.stay(&mut parker);
         self.into_report()
+    }
+
+    /// Keeps the fabric until the conductor has seen the subscribers off: they still tell it what
+    /// they have read, and a fabric that is gone would make that fail.
+    fn stay(&self, parker: &mut Parker) {
+        let deadline = Instant::now() + STAY_MAX;
+        while !self.port.is_abandoned() && Instant::now() < deadline {
+            parker.park(STAY_NAP);
+        }
     }
 
     /// One duty cycle.
     pub fn do_work(&mut self) -> Work {
         let commands = self.take_commands();
-        if self.closed {
-            return Work::Closed;
+        if self.ending != Ending::Open {
+            return self.settle();
         }
         let mut now = unix_now();
         let (published, gated) = self.publish_batch(&mut now);
@@ -148,11 +181,28 @@ impl<F: Fabric> Sender<F> {
             self.counts.gated = gated;
             self.show_progress();
         }
-        match gated {
-            _ if commands + published + turned > 0 => Work::Done,
-            true => Work::Gated,
-            false => Work::Idle,
+        if commands + published + turned > 0 {
+            Work::Done
+        } else if gated || self.fabric.awaits_credit() {
+            Work::Gated
+        } else {
+            Work::Idle
         }
+    }
+
+    /// After the channel was closed: turns until nothing is on its way to a subscriber any more,
+    /// for a bounded time, and then answers that it is closed. So nobody is told farewell before
+    /// the last snapshot is in its memory.
+    fn settle(&mut self) -> Work {
+        let Ending::Settling(deadline) = self.ending else { return Work::Closed };
+        let turned = self.fabric.turn(unix_now());
+        if (turned > 0 || self.fabric.awaits_credit()) && Instant::now() < deadline {
+            return if turned > 0 { Work::Done } else { Work::Gated };
+        }
+        self.ending = Ending::Told;
+        // There is room: the command was taken only with room for its outcome.
+        self.port.answer(Outcome::Closed);
+        Work::Closed
     }
 
     /// The fabric, to look at.
@@ -247,25 +297,29 @@ impl<F: Fabric> Sender<F> {
     fn take_commands(&mut self) -> usize {
         let mut taken = 0;
         while taken < COMMANDS_MAX
-            && !self.closed
+            && self.ending == Ending::Open
             && let Some(command) = self.port.next_command()
         {
-            let outcome = self.execute(command);
-            self.port.answer(outcome);
+            if let Some(outcome) = self.execute(command) {
+                self.port.answer(outcome);
+            }
             taken += 1;
         }
         taken
     }
 
-    fn execute(&mut self, command: Command<F::Session>) -> Outcome<F::Session> {
+    /// `None` for a command that is answered later.
+    fn execute(&mut self, command: Command<F::Session>) -> Option<Outcome<F::Session>> {
         match command {
             Command::Attach { ticket, session } => {
-                Outcome::Attached { ticket, result: self.fabric.attach(session) }
+                Some(Outcome::Attached { ticket, result: self.fabric.attach(session) })
             }
-            Command::Detach { id } => Outcome::Detached { id, session: self.fabric.detach(id) },
+            Command::Detach { id } => {
+                Some(Outcome::Detached { id, session: self.fabric.detach(id) })
+            }
             Command::Close { farewell } => {
                 self.close(farewell);
-                Outcome::Closed
+                None
             }
         }
     }
@@ -282,7 +336,7 @@ impl<F: Fabric> Sender<F> {
         });
         self.discarded.extend(instruments);
         self.fabric.close(unix_now(), farewell);
-        self.closed = true;
+        self.ending = Ending::Settling(Instant::now() + SETTLE_MAX);
         self.show_progress();
     }
 }
@@ -293,7 +347,9 @@ fn wait_gated(idle: IdleStrategy, turns: u32, parker: &mut Parker) {
         IdleStrategy::Yield => std::thread::yield_now(),
         IdleStrategy::Block if turns <= GATED_YIELDS => std::thread::yield_now(),
         IdleStrategy::Block => {
-            parker.park(GATED_NAP);
+            // One that waits for long waits for somebody who is stopped.
+            let doublings = (turns / GATED_YIELDS - 1).min(GATED_NAP_DOUBLINGS);
+            parker.park(GATED_NAP * (1 << doublings));
         }
     }
 }

@@ -1,10 +1,14 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender as QueueEnd, bounded};
+use tapecast_core::Interest;
 use tapecast_fabric::park::{IdleStrategy, Parker};
 use tapecast_fabric::pool::{Pool, PoolConfig, Shared};
-use tapecast_fabric::{AttachError, DirectoryFull, Fabric, Full, SessionStats};
-use tapecast_wire::attach::Farewell;
+use tapecast_fabric::sim::{Sim, SimConfig, SimEndpoint, SimFabric, SimHost};
+use tapecast_fabric::{
+    AttachError, ChannelState, DirectoryFull, Fabric, Full, Receiver, SessionStats,
+};
+use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::{
     Epoch, Flags, Instrument, InstrumentEntry, InstrumentId, Nanos, Sequence, SessionId, Snapshot,
     SnapshotFields, TradingStatus, UNDEFINED_PRICE, encode_snapshot,
@@ -76,25 +80,28 @@ impl Fabric for Recorder {
     }
 }
 
-struct Bench {
+struct Bench<F: Fabric = Recorder> {
     queue: QueueEnd<FeedItem>,
-    port: CommandPort<u32>,
-    sender: Sender<Recorder>,
+    port: CommandPort<F::Session>,
+    sender: Sender<F>,
     progress: Arc<SenderProgress>,
     pool: Pool,
     sequence: u64,
 }
 
 fn bench(fabric: Recorder) -> Bench {
+    bench_with(fabric, Pool::new(PoolConfig::default()).unwrap())
+}
+
+fn bench_with<F: Fabric>(fabric: F, pool: Pool) -> Bench<F> {
     let (queue, items) = bounded(2000);
     let (port, sender_port) = command_ports();
     let progress = Arc::new(SenderProgress::default());
     let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
-    let pool = Pool::new(PoolConfig::default()).unwrap();
     Bench { queue, port, sender, progress, pool, sequence: 0 }
 }
 
-impl Bench {
+impl<F: Fabric> Bench<F> {
     fn queue(&mut self, count: usize) {
         for _ in 0..count {
             self.sequence += 1;
@@ -104,7 +111,7 @@ impl Bench {
                 trading_status: TradingStatus::Trading,
                 epoch: Epoch(1),
                 channel_sequence: Sequence(self.sequence),
-                instrument_sequence: Sequence(1),
+                instrument_sequence: Sequence(self.sequence.div_ceil(3)),
                 feed_sequence: 0,
                 ts_event: 0,
                 ts_recv: 0,
@@ -117,6 +124,18 @@ impl Bench {
         }
     }
 
+    /// Works until nothing can be done; what stops it.
+    fn work(&mut self) -> Work {
+        loop {
+            match self.sender.do_work() {
+                Work::Done => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Bench {
     fn sequences(&self) -> Vec<u64> {
         self.sender.fabric().published.iter().map(|(sequence, _)| sequence.0).collect()
     }
@@ -287,4 +306,65 @@ fn every_idle_strategy_works_until_the_channel_is_closed() {
         ringer.ring();
         assert_eq!(thread.join().unwrap().progress.published, 50, "{idle:?}");
     }
+}
+
+/// A simulated RDMA network of three instruments, with one subscriber whose ring is small.
+fn simulated() -> (Bench<SimFabric>, Receiver<SimEndpoint>) {
+    let pool = Pool::new(PoolConfig::default()).unwrap();
+    let config = SimConfig { ring_bytes: 8 << 10, instruments: 3, ..SimConfig::new(Epoch(1)) };
+    let Sim { host, mut fabric } = SimHost::create(&config, pool.clone()).unwrap();
+    for id in 0..3 {
+        let entry = Instrument::new(InstrumentId(id), "SYM", "XTST").to_wire();
+        fabric.upsert_instrument(&entry).unwrap();
+    }
+    let (session, ticket) = host.prepare(Policy::Conflate, &Interest::All).unwrap();
+    fabric.attach(session).unwrap();
+    let receiver = Receiver::new(SimEndpoint::open(ticket).unwrap(), &Interest::All);
+    (bench_with(fabric, pool), receiver)
+}
+
+#[test]
+fn a_subscriber_without_room_is_looked_after_without_being_rung_for() {
+    let (mut bench, mut receiver) = simulated();
+    assert_eq!(bench.work(), Work::Idle);
+    bench.queue(1000);
+    assert_eq!(bench.work(), Work::Gated, "what waits for room needs further turns");
+    assert!(!bench.progress.load().gated, "a conflating subscriber stops nobody");
+    let mut ends = Vec::new();
+    for _ in 0..100 {
+        receiver.poll(1000, |_| {}).unwrap();
+        ends.push(bench.work());
+    }
+    assert_eq!(ends.last(), Some(&Work::Idle), "it has room for everything now");
+    let totals = receiver.totals();
+    assert_eq!((totals.delivered + totals.conflated, totals.lost), (1000, 0));
+}
+
+#[test]
+fn a_closed_channel_is_said_to_be_closed_when_everything_has_arrived() {
+    let (mut bench, mut receiver) = simulated();
+    bench.queue(20);
+    bench.sender.do_work();
+    bench.port.submit(Command::Close { farewell: Farewell::EndOfSource }).unwrap();
+    assert_ne!(bench.sender.do_work(), Work::Closed, "writes are still on their way");
+    assert!(bench.port.poll().is_none());
+    assert_eq!(bench.work(), Work::Closed);
+    assert!(matches!(bench.port.poll(), Some(Outcome::Closed)));
+    assert_eq!(bench.work(), Work::Closed);
+    assert!(bench.port.poll().is_none(), "it is said once");
+    receiver.poll(1000, |_| {}).unwrap();
+    assert_eq!((receiver.totals().delivered, receiver.state()), (20, ChannelState::Closed));
+}
+
+#[test]
+fn a_subscriber_that_reads_nothing_does_not_keep_the_channel_from_closing() {
+    let (mut bench, _receiver) = simulated();
+    bench.queue(1000);
+    assert_eq!(bench.work(), Work::Gated);
+    bench.port.submit(Command::Close { farewell: Farewell::Closing }).unwrap();
+    assert_eq!(bench.work(), Work::Gated);
+    while bench.work() != Work::Closed {
+        std::thread::yield_now();
+    }
+    assert!(matches!(bench.port.poll(), Some(Outcome::Closed)));
 }

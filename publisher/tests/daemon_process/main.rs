@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod certificates;
 mod config;
+mod entitlements;
 mod life;
 mod misuse;
 mod sessions;

@@ -28,6 +28,61 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn check_config_refuses_a_source_file_that_cannot_be_opened() {
+    let bench = Bench::new();
+    let folder = bench.path("folder");
+    std::fs::create_dir(&folder).unwrap();
+    for (path, word) in [(bench.path("missing"), "o such file"), (folder, "directory")] {
+        let output =
+            program().args(["check-config", "--source", "itch", "--file"]).arg(&path).output();
+        let line = error_line(&output.unwrap());
+        assert_says(&line, &["flag --file: source.file: ", path.to_str().unwrap(), word, "--file"]);
+    }
+    let there = bench.write("day.itch50", b"");
+    let output = program().args(["check-config", "--source", "itch", "--file"]).arg(there).output();
+    assert!(output.unwrap().status.success(), "what is in it shows when it is played");
+}
+
+#[test]
+fn a_configuration_without_end_is_refused() {
+    for command in ["check-config", "run"] {
+        let output = program().args([command, "--config", "/dev/zero"]).output().unwrap();
+        assert_says(&error_line(&output), &["/dev/zero", "not a file", "--config"]);
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn a_fabric_that_is_not_built_in_is_refused_with_how_to_build_it() {
+    for command in ["check-config", "run"] {
+        let output = program().args([command, "--fabric", "verbs"]).output().unwrap();
+        let words = ["flag --fabric: fabric.kind: ", "no RDMA", "--features verbs"];
+        assert_says(&error_line(&output), &words);
+    }
+}
+
+#[cfg(feature = "verbs")]
+#[test]
+fn an_rdma_device_that_is_not_there_is_told_with_its_key() {
+    let arguments = ["run", "--fabric", "verbs", "--listen", "127.0.0.1:0", "--rdma-device"];
+    let output = program().args(arguments).arg("no-such-device").output().unwrap();
+    assert_says(&error_line(&output), &["rdma.device", "RDMA device"]);
+}
+
+#[cfg(feature = "verbs")]
+#[test]
+fn an_address_that_cannot_be_listened_on_is_told_with_its_key() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = program().args(["run", "--fabric", "verbs", "--listen", &address]).output();
+    assert_says(&error_line(&output.unwrap()), &["listen.address", "--listen", &address]);
+    let arguments = ["check-config", "--fabric", "verbs", "--listen", "0.0.0.0:1"];
+    let output = program().args(arguments).output().unwrap();
+    let words = ["tls.certificate: not set", "tapecast-publisher certificates"];
+    assert_says(&error_line(&output), &words);
+}
+
+#[test]
 fn an_empty_file_is_called_empty() {
     let bench = Bench::new();
     let file = bench.write("empty.itch50", b"");

@@ -57,6 +57,8 @@ fn a_lossless_subscriber_reads_every_snapshot_in_order_from_the_first() {
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
     let report = bench.report();
     assert_eq!(counts(&report), per_instrument);
+    let listener = &report["listener"];
+    assert_eq!((&listener["connections"], &listener["not_allowed"]), (&1.into(), &0.into()));
     let session = &report["sessions"][0];
     assert_eq!((&session["name"], &session["policy"]), (&"one".into(), &"lossless".into()));
     assert_eq!(session["delivered"], next - 1);

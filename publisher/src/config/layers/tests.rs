@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use super::super::{Idle, RingBytes};
+use super::super::{Idle, PolicyWord, RingBytes, SourceKind};
 use super::*;
 
 fn in_file(text: &str) -> (tempfile::NamedTempFile, Layers) {
@@ -104,6 +104,28 @@ fn every_wrong_value_names_its_place_its_key_and_what_is_allowed() {
         ("shm.ring_bytes", "3 MiB"),
         ("shm.instruments_max", "0"),
         ("shm.seal", "wax"),
+        ("fabric.kind", "tcp"),
+        ("rdma.address", "mlx5_0"),
+        ("rdma.port_number", "0"),
+        ("rdma.ring_bytes_max", "3 MiB"),
+        ("rdma.receive_depth_max", "16385"),
+        ("rdma.send_depth", "1"),
+        ("rdma.completion_depth", "x"),
+        ("rdma.signal_every", "0"),
+        ("rdma.gather", "17"),
+        ("rdma.traffic_class", "256"),
+        ("rdma.service_level", "8"),
+        ("rdma.hop_limit", "0"),
+        ("rdma.flow_labels", "2"),
+        ("rdma.path_mtu", "1500"),
+        ("rdma.timeout", "0"),
+        ("rdma.timeout", "32"),
+        ("rdma.retry_count", "8"),
+        ("rdma.rnr_retry", "8"),
+        ("rdma.min_rnr_timer", "0"),
+        ("listen.address", "publisher.example:7411"),
+        ("listen.address", "127.0.0.1"),
+        ("tls.mode", "yes"),
         ("sender.idle", "sleep"),
         ("sender.cpu", "first"),
         ("access.lossless", "1"),
@@ -188,6 +210,189 @@ fn values_that_contradict_each_other_say_what_to_change() {
     assert!(error.contains("108 bytes"), "{error}");
 }
 
+#[test]
+fn what_is_no_file_and_what_is_too_large_is_refused_without_reading_it() {
+    for (path, kind) in [("/dev/zero", "a device, pipe or socket"), ("/tmp", "a directory")] {
+        let layers = Layers { file: Some(path.into()), ..Layers::default() };
+        let error = load(&layers).unwrap_err().to_string();
+        assert!(error.contains(path) && error.contains(kind), "{error}");
+    }
+    let (file, layers) = in_file("");
+    file.as_file().set_len(1 << 40).unwrap();
+    let error = load(&layers).unwrap_err().to_string();
+    assert!(error.contains("more than 1048576 bytes"), "{error}");
+    let (_file, layers) = in_file(&format!("{}[book]\nlevels = 3", "\n".repeat((1 << 20) - 17)));
+    assert_eq!(load(&layers).unwrap().config.book.levels.get(), 3);
+}
+
+fn over_verbs(text: &str) -> (tempfile::NamedTempFile, Layers) {
+    in_file(&format!("fabric.kind = \"verbs\"\n{text}"))
+}
+
+#[test]
+fn completions_that_would_not_hold_all_sessions_are_refused_with_both_keys() {
+    let short = "rdma.send_depth = 65\n";
+    let (_file, layers) = over_verbs(short);
+    let error = load(&layers).unwrap_err().to_string();
+    for part in [
+        ": rdma.send_depth: ",
+        "rdma.completion_depth is 4096",
+        "access.sessions_max × rdma.send_depth",
+        "= 4160",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let (_file, layers) = over_verbs(&format!("{short}access.sessions_max = 63\n"));
+    assert_eq!(load(&layers).unwrap().config.rdma.send_depth.get(), 65);
+    let (_file, layers) = over_verbs("rdma.signal_every = 33\n");
+    let error = load(&layers).unwrap_err().to_string();
+    assert!(error.contains("rdma.signal_every: 33 is more than half of rdma.send_depth"));
+}
+
+#[test]
+fn beyond_loopback_tls_is_wanted_with_all_its_files() {
+    let files = [("certificate", "c.pem"), ("key", "c.key"), ("client_ca", "ca.pem")];
+    let mut text = "listen.address = \"192.0.2.7:7411\"\n".to_owned();
+    let (_file, layers) = over_verbs(&format!("{text}tls.mode = \"off\"\n"));
+    let error = load(&layers).unwrap_err().to_string();
+    assert!(error.contains("tls.mode: off, but listen.address is 192.0.2.7:7411"), "{error}");
+    for (key, file) in files {
+        let (_file, layers) = over_verbs(&text);
+        let error = load(&layers).unwrap_err().to_string();
+        assert!(error.contains(&format!("tls.{key}: not set")), "{error}");
+        assert!(error.contains("tapecast-publisher certificates"), "{error}");
+        text.push_str(&format!("tls.{key} = \"{file}\"\n"));
+    }
+    let (_file, layers) = over_verbs(&text);
+    assert!(load(&layers).is_ok());
+    let (_file, layers) = over_verbs("tls.mode = \"on\"\n");
+    assert!(load(&layers).unwrap_err().to_string().contains("tls.certificate: not set"));
+    let (_file, layers) = over_verbs("");
+    assert!(load(&layers).is_ok(), "on loopback nothing is needed");
+}
+
+#[test]
+fn users_of_this_host_are_no_protection_over_the_network() {
+    let (_file, layers) = over_verbs("access.groups = [\"desk\"]\n");
+    let error = load(&layers).unwrap_err().to_string();
+    assert!(error.contains("access.groups: ") && error.contains("[[entitlement]]"), "{error}");
+}
+
+#[test]
+fn a_key_that_the_fabric_does_not_use_is_refused_with_the_fabric_that_does() {
+    for (kind, other, key, value) in [
+        ("shm", "verbs", "rdma.device", "mlx5_0"),
+        ("shm", "verbs", "rdma.timeout", "15"),
+        ("shm", "verbs", "listen.address", "192.0.2.7:1"),
+        ("shm", "verbs", "tls.mode", "on"),
+        ("shm", "verbs", "tls.client_ca", "ca.pem"),
+        ("verbs", "shm", "publisher.socket", "/x"),
+        ("verbs", "shm", "shm.ring_bytes", "1 MiB"),
+        ("verbs", "shm", "shm.seal", "owner"),
+    ] {
+        let (section, name) = key.split_once('.').unwrap();
+        let chosen = format!("fabric.kind = \"{kind}\"\n");
+        let text = format!("{chosen}[{section}]\n{name} = \"{value}\"\n");
+        let (file, layers) = in_file(&text);
+        let problem = format!(
+            "{key}: set, but fabric.kind is \"{kind}\", which does not use it: set fabric.kind = \
+             \"{other}\" (--fabric {other}), or remove it"
+        );
+        let error = load(&layers).unwrap_err().to_string();
+        assert_eq!(error, format!("{}: {problem}", file.path().display()));
+        let (_file, mut layers) = in_file(&chosen);
+        layers.flags = vec![("--set".into(), key.into(), value.into())];
+        assert_eq!(load(&layers).unwrap_err().to_string(), format!("flag --set: {problem}"));
+    }
+}
+
+#[test]
+fn a_default_for_the_other_fabric_is_refused_where_it_was_typed_and_fine_in_a_file() {
+    let (_file, layers) = in_file("[listen]\naddress = \"127.0.0.1:7411\"\n");
+    assert_eq!(load(&layers).unwrap().config, Config::default());
+    assert!(load(&in_flag("--listen", "listen.address", "127.0.0.1:7411")).is_err());
+    assert!(load(&in_environment("TAPECAST_TLS_MODE", "auto")).is_err());
+    let (_file, mut layers) = over_verbs("[shm]\ninstruments_max = 7\nseal = \"future-write\"\n");
+    layers.environment = vec![("TAPECAST_SOCKET".into(), "/shared".into())];
+    assert_eq!(load(&layers).unwrap().config.shm.instruments_max.get(), 7);
+}
+
+#[test]
+fn what_is_not_used_is_printed_as_a_comment() {
+    let text = load(&Layers::default()).unwrap().to_string();
+    assert!(text.contains("\n# address = \"127.0.0.1:7411\"") && text.contains("\nsocket = "));
+    assert!(text.contains("# only with fabric.kind = \"verbs\"\n"), "{text}");
+    let (_file, layers) = over_verbs("");
+    let text = load(&layers).unwrap().to_string();
+    assert!(text.contains("\naddress = \"127.0.0.1:7411\"") && text.contains("\n# socket = "));
+    assert!(text.contains("\ninstruments_max = "));
+}
+
+const ENTITLED: &str = "
+[[entitlement]]
+client = \"uid:1001\"
+sessions_max = 2
+symbols = [\"AAPL\", \"MSFT\"]
+policies = [\"conflate\"]
+[[entitlement]]
+client = \"uid:0\"
+";
+
+#[test]
+fn entitlements_are_read_printed_and_resolved() {
+    let (file, layers) = in_file(ENTITLED);
+    let effective = load(&layers).unwrap();
+    let [first, second] = &effective.config.entitlement[..] else { panic!("not two") };
+    assert_eq!(first.symbols.as_ref().unwrap().0, ["AAPL", "MSFT"]);
+    assert_eq!(first.policies, Some(vec![PolicyWord::Conflate]));
+    assert_eq!((second.sessions_max, &second.symbols), (None, &None));
+    assert!(!effective.entitlements().unwrap().is_empty());
+    let text = effective.to_string();
+    let heading = text.lines().find(|line| line.starts_with("[[entitlement]]")).unwrap();
+    assert!(heading.ends_with(&format!("# {}", file.path().display())), "{heading}");
+    let (_file, layers) = in_file(&text);
+    assert_eq!(load(&layers).unwrap().config, effective.config);
+    assert!(load(&Layers::default()).unwrap().entitlements().unwrap().is_empty());
+}
+
+#[test]
+fn a_wrong_entitlement_is_told_by_number_and_field() {
+    for (text, parts) in [
+        ("client = \"x\"\nsessions_max = 65", &["1: sessions_max: ", "allowed: 1 to 64"][..]),
+        ("client = \"x\"\npolicies = [\"fast\"]", &["1: policies: ", "conflate, lossless"]),
+        ("client = \"x\"\nsymbls = []", &["1", "symbls", "allowed: client, sessions_max"]),
+        ("sessions_max = 1", &["client"]),
+    ] {
+        let (file, layers) = in_file(&format!("[[entitlement]]\n{text}\n"));
+        let error = load(&layers).unwrap_err().to_string();
+        let start = format!("{}: [[entitlement]] ", file.path().display());
+        assert!(error.starts_with(&start), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let error = load(&in_environment("TAPECAST_ENTITLEMENT", "uid:1")).unwrap_err().to_string();
+    assert!(error.contains("TAPECAST_ENTITLEMENT: entitlement: "), "{error}");
+    assert!(error.contains("tables in the file"), "{error}");
+}
+
+#[test]
+fn an_entitlement_that_can_help_nobody_is_refused() {
+    let resolve = |(file, layers): (tempfile::NamedTempFile, Layers)| {
+        let error = load(&layers).unwrap().entitlements().unwrap_err().to_string();
+        let start = format!("{}: [[entitlement]] 1: ", file.path().display());
+        error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
+    };
+    let of = |client: &str| format!("[[entitlement]]\nclient = \"{client}\"\n");
+    assert!(resolve(in_file(&of("risk.example"))).contains("fabric.kind = \"shm\""));
+    assert!(resolve(in_file(&of("user:nobody-of-that-name"))).contains("there is no user"));
+    assert!(resolve(in_file(&of("a b"))).contains("names no client"));
+    assert!(resolve(over_verbs(&of("uid:7"))).contains("fabric.kind = \"verbs\""));
+    assert!(resolve(over_verbs(&of("risk.example"))).contains("without TLS"));
+    let none = format!("{}symbols = []\n", of("uid:7"));
+    assert!(resolve(in_file(&none)).starts_with("symbols: the list is empty"));
+    let none = format!("{}policies = []\n", of("uid:7"));
+    assert!(resolve(in_file(&none)).starts_with("policies: the list is empty"));
+}
+
 /// Where the shipped file stands. Its commented-out keys have no default in the file.
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/publisher.toml");
 
@@ -203,6 +408,11 @@ fn the_shipped_file_shows_every_key_and_no_other() {
     let mut section = "";
     let mut shown = Vec::new();
     for line in text.lines() {
+        if line == "# [[entitlement]]" {
+            // An example; its fields are those of the table, not keys.
+            shown.push("entitlement".to_owned());
+            break;
+        }
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
         } else if let Some((name, _)) = line.trim_start_matches("# ").split_once(" = ")
