@@ -1,5 +1,7 @@
-//! One handshake, from the socket to mapped memory.
+//! One handshake, from the publisher's address to memory that it writes.
 
+use core::time::Duration;
+use std::path::Path;
 use std::time::Instant;
 
 use tapecast_control::client::{self, AttachError, ClientLifeline};
@@ -8,25 +10,86 @@ use tapecast_fabric::shm::ShmEndpoint;
 use tapecast_wire::attach::Accepted;
 
 use crate::builder::SubscriberBuilder;
+use crate::endpoint::AnyEndpoint;
 use crate::error::ConnectError;
+use crate::target::{Target, tcp_target};
+
+/// Pause between attempts while nobody is there yet.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The same over RDMA, where an attempt makes a queue pair and registers memory.
+const RETRY_PAUSE_RDMA: Duration = Duration::from_millis(100);
 
 /// A session that has begun, without the connection that keeps it alive.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    pub(crate) endpoint: ShmEndpoint,
+    pub(crate) endpoint: AnyEndpoint,
     pub(crate) accepted: Accepted,
+    /// Number of the session in this subscription, from 0.
+    pub(crate) generation: u64,
 }
 
 impl Attachment {
-    /// Asks for a session and maps its memory.
+    /// Asks for a session and opens its endpoint. What a failed attempt has taken, it gives back.
     pub(crate) fn open(
         choices: &SubscriberBuilder,
-        again: bool,
+        generation: u64,
     ) -> Result<(Self, ClientLifeline), ConnectError> {
-        let request = choices.request(again);
-        let granted = client::attach(&choices.socket, &request, choices.connect_timeout)?;
+        match &choices.target {
+            Target::Socket(path) => Self::open_shm(choices, path, generation),
+            Target::Remote(address) => Self::open_rdma(choices, address, generation),
+        }
+    }
+
+    fn open_shm(
+        choices: &SubscriberBuilder,
+        path: &Path,
+        generation: u64,
+    ) -> Result<(Self, ClientLifeline), ConnectError> {
+        let request = choices.request(generation > 0);
+        let granted = client::attach(path, &request, choices.connect_timeout)?;
         let endpoint = ShmEndpoint::open(granted.descriptors, choices.policy, choices.wait)?;
-        Ok((Self { endpoint, accepted: granted.accepted }, granted.lifeline))
+        let endpoint = AnyEndpoint::Shm(endpoint);
+        Ok((Self { endpoint, accepted: granted.accepted, generation }, granted.lifeline))
+    }
+
+    /// Makes a queue pair, lets the publisher connect it, and is granted the session. The queue
+    /// pair and its memory live as long as the endpoint.
+    #[cfg(feature = "verbs")]
+    fn open_rdma(
+        choices: &SubscriberBuilder,
+        address: &str,
+        generation: u64,
+    ) -> Result<(Self, ClientLifeline), ConnectError> {
+        use tapecast_fabric::verbs::{EndpointConfig, Offered};
+
+        let target = tcp_target(address, choices.tls.as_ref())?;
+        let config = EndpointConfig {
+            policy: choices.policy,
+            wait: choices.wait,
+            ..choices.rdma.to_config()
+        };
+        config.check()?;
+        let deadline = Deadline::after(choices.connect_timeout);
+        let offered = Offered::open(&config)?;
+        let mut request = choices.request(generation > 0);
+        request.rdma = Some(offered.offer());
+        let opening = deadline.keep(|left| client::connect(&target, &request, left))?;
+        let connected = offered.connect(opening.answer())?;
+        let granted = deadline.keep(|left| opening.ready(left))?;
+        let accepted = granted.accepted;
+        let endpoint = connected.start(accepted.session_id, accepted.epoch)?;
+        let endpoint = AnyEndpoint::Verbs(endpoint);
+        Ok((Self { endpoint, accepted, generation }, granted.lifeline))
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    fn open_rdma(
+        choices: &SubscriberBuilder,
+        address: &str,
+        _generation: u64,
+    ) -> Result<(Self, ClientLifeline), ConnectError> {
+        tcp_target(address, choices.tls.as_ref())?;
+        Err(ConnectError::NoRdma { address: address.to_owned() })
     }
 
     /// The first session: tries on while nobody is there, as long as the application is patient.
@@ -35,14 +98,17 @@ impl Attachment {
     ) -> Result<(Self, ClientLifeline), ConnectError> {
         let started = Instant::now();
         loop {
-            let error = match Self::open(choices, false) {
+            let error = match Self::open(choices, 0) {
                 Err(ConnectError::Attach(error)) if error.is_transient() => error,
                 outcome => return outcome,
             };
             if started.elapsed() >= choices.wait_for_publisher {
                 return Err(impatient(choices, error));
             }
-            std::thread::sleep(RETRY_PAUSE);
+            std::thread::sleep(match choices.target {
+                Target::Socket(_) => RETRY_PAUSE,
+                Target::Remote(_) => RETRY_PAUSE_RDMA,
+            });
         }
     }
 
@@ -64,5 +130,30 @@ fn impatient(choices: &SubscriberBuilder, source: AttachError) -> ConnectError {
     }
 }
 
-/// Pause between attempts while nobody is there yet.
-const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+/// One deadline over the steps of a handshake.
+#[cfg(feature = "verbs")]
+struct Deadline {
+    timeout: Duration,
+    started: Instant,
+}
+
+#[cfg(feature = "verbs")]
+impl Deadline {
+    fn after(timeout: Duration) -> Self {
+        Self { timeout, started: Instant::now() }
+    }
+
+    /// Takes a step in the time that is left. When that is over, the error tells the whole time.
+    fn keep<T>(
+        &self,
+        step: impl FnOnce(Duration) -> Result<T, AttachError>,
+    ) -> Result<T, AttachError> {
+        let left = self.timeout.saturating_sub(self.started.elapsed());
+        step(left).map_err(|error| match error {
+            AttachError::TimedOut { target, step, .. } => {
+                AttachError::TimedOut { target, step, timeout: self.timeout }
+            }
+            other => other,
+        })
+    }
+}

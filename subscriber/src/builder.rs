@@ -3,34 +3,16 @@
 use core::time::Duration;
 use std::env;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tapecast_fabric::WaitStrategy;
 use tapecast_wire::attach::{AttachRequest, MAX_NAME_BYTES, Policy};
 
 use crate::backoff::Reconnect;
 use crate::error::ConnectError;
+use crate::rdma::RdmaChoices;
 use crate::subscriber::Subscriber;
-
-/// Environment variable that names the publisher's socket.
-pub const SOCKET_VARIABLE: &str = "TAPECAST_SOCKET";
-
-/// Where a publisher listens unless it is told otherwise: `$TAPECAST_SOCKET`, else
-/// `/run/tapecast/publisher.sock` for root, else `$XDG_RUNTIME_DIR/tapecast/publisher.sock`, else
-/// `/tmp/tapecast-<uid>/publisher.sock`.
-#[must_use]
-pub fn default_socket() -> PathBuf {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let uid = rustix::process::geteuid();
-    set(SOCKET_VARIABLE).unwrap_or_else(|| {
-        let folder = match set("XDG_RUNTIME_DIR") {
-            _ if uid.is_root() => "/run/tapecast".into(),
-            Some(runtime) => runtime.join("tapecast"),
-            None => format!("/tmp/tapecast-{}", uid.as_raw()).into(),
-        };
-        folder.join("publisher.sock")
-    })
-}
+use crate::target::{Target, TlsChoices};
 
 /// Choices before a subscription starts. Made by [`Subscriber::builder`].
 ///
@@ -47,7 +29,9 @@ pub fn default_socket() -> PathBuf {
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `connect`"]
 pub struct SubscriberBuilder {
-    pub(crate) socket: PathBuf,
+    pub(crate) target: Target,
+    pub(crate) tls: Option<TlsChoices>,
+    pub(crate) rdma: RdmaChoices,
     pub(crate) name: String,
     pub(crate) symbols: Vec<String>,
     pub(crate) policy: Policy,
@@ -65,7 +49,9 @@ pub struct SubscriberBuilder {
 impl SubscriberBuilder {
     pub(crate) fn new() -> Self {
         Self {
-            socket: default_socket(),
+            target: Target::from_environment(),
+            tls: None,
+            rdma: RdmaChoices::default(),
             name: default_name(),
             symbols: Vec::new(),
             policy: Policy::Conflate,
@@ -81,10 +67,54 @@ impl SubscriberBuilder {
         }
     }
 
-    /// Unix socket of the publisher. Default: [`default_socket`].
+    /// Attach over shared memory, to the publisher on this machine with this Unix socket. The last
+    /// one given of this and [`SubscriberBuilder::connect_to`] counts. Default: what the
+    /// environment names, see [`crate::CONNECT_VARIABLE`] and [`crate::default_socket`].
     pub fn socket(mut self, path: impl AsRef<Path>) -> Self {
-        self.socket = path.as_ref().to_owned();
+        self.target = Target::Socket(path.as_ref().to_owned());
         self
+    }
+
+    /// Attach over RDMA, to the publisher whose TCP listener is at `HOST:PORT` or `[V6]:PORT`. The
+    /// last one given of this and [`SubscriberBuilder::socket`] counts.
+    ///
+    /// ```no_run
+    /// use tapecast_subscriber::{Subscriber, TlsChoices};
+    ///
+    /// let subscriber = Subscriber::builder()
+    ///     .connect_to("feed-1.example:7411")
+    ///     .tls(TlsChoices {
+    ///         ca: "/etc/tapecast/ca.pem".into(),
+    ///         certificate: "/etc/tapecast/client-risk-1.pem".into(),
+    ///         key: "/etc/tapecast/client-risk-1.key".into(),
+    ///         server_name: None,
+    ///     })
+    ///     .connect()?;
+    /// # Ok::<(), tapecast_subscriber::ConnectError>(())
+    /// ```
+    pub fn connect_to(mut self, address: impl Into<String>) -> Self {
+        self.target = Target::Remote(address.into());
+        self
+    }
+
+    /// Certificates for [`SubscriberBuilder::connect_to`]. Required unless the address is a
+    /// loopback one. A session over shared memory does not use them. Default: none.
+    pub fn tls(mut self, choices: TlsChoices) -> Self {
+        self.tls = Some(choices);
+        self
+    }
+
+    /// Device, ring and route for [`SubscriberBuilder::connect_to`]. A session over shared memory
+    /// does not use them. Default: [`RdmaChoices::default`].
+    pub fn rdma(mut self, choices: RdmaChoices) -> Self {
+        self.rdma = choices;
+        self
+    }
+
+    /// Where the publisher is, as chosen up to now.
+    #[must_use]
+    pub const fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Name for the publisher's logs and metrics, at most 64 bytes. Default: the program's.
@@ -165,8 +195,8 @@ impl SubscriberBuilder {
         self
     }
 
-    /// Attaches, maps the publisher's memory and returns a subscription whose first polls deliver
-    /// the newest snapshot of every instrument asked for.
+    /// Attaches and returns a subscription whose first polls deliver the newest snapshot of every
+    /// instrument asked for.
     ///
     /// # Errors
     /// [`ConnectError`], whose text names the cause and the remedy.
@@ -182,6 +212,7 @@ impl SubscriberBuilder {
             policy: self.policy,
             allow_unknown: self.allow_unknown_symbols || again,
             symbols: self.symbols.clone(),
+            rdma: None,
         }
     }
 }
@@ -207,6 +238,15 @@ mod tests {
         let name = default_name();
         assert!(name.ends_with(&format!("[{}]", std::process::id())), "{name}");
         assert!(name.len() <= MAX_NAME_BYTES, "{name}");
+    }
+
+    #[test]
+    fn the_place_that_was_given_last_counts() {
+        let remote = Target::Remote("feed:7411".into());
+        let local = Target::Socket("/run/feed.sock".into());
+        let builder = SubscriberBuilder::new().socket("/run/feed.sock").connect_to("feed:7411");
+        assert_eq!(builder.target(), &remote);
+        assert_eq!(builder.socket("/run/feed.sock").target(), &local);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use core::time::Duration;
 use std::io;
 
-use tapecast_control::client::AttachError;
+use tapecast_control::client::{AttachError, TargetError};
 use tapecast_fabric::shm::OpenError;
+#[cfg(feature = "verbs")]
+use tapecast_fabric::verbs::VerbsError;
 
 use crate::state::EndReason;
 
@@ -26,6 +28,33 @@ pub enum ConnectError {
     /// The memory that the publisher handed over cannot be used.
     #[error("the session's memory cannot be used: {0}")]
     Memory(#[from] OpenError),
+    /// The address of [`crate::SubscriberBuilder::connect_to`] is none.
+    #[error("cannot connect: {0}")]
+    Address(#[from] TargetError),
+    /// A session over the network without certificates.
+    #[error(
+        "{address} is not a loopback address, and beyond this machine a session needs TLS: give \
+         the authority's certificate, this subscriber's certificate and its key with `.tls(..)`, \
+         or --ca, --cert and --key on the command line"
+    )]
+    Unprotected {
+        /// The address.
+        address: String,
+    },
+    /// This build leaves RDMA out.
+    #[error(
+        "cannot connect to {address}: this build of the subscriber has no RDMA; build it with \
+         feature `verbs`, or attach over shared memory on the publisher's machine (`.socket(..)`, \
+         --socket)"
+    )]
+    NoRdma {
+        /// The address.
+        address: String,
+    },
+    /// The RDMA device, its memory or its queue pair cannot be had.
+    #[cfg(feature = "verbs")]
+    #[error("no session over RDMA: {0}")]
+    Rdma(#[from] VerbsError),
     /// This process may not have the thread or descriptor that a subscription needs.
     #[error("cannot {action}: {source}; raise this process's limits (ulimit -n, ulimit -u)")]
     Resources {
@@ -42,7 +71,10 @@ impl ConnectError {
     pub(crate) const fn may_pass(&self) -> bool {
         !matches!(
             self,
-            Self::Attach(AttachError::Version { .. })
+            Self::Address(_)
+                | Self::Unprotected { .. }
+                | Self::NoRdma { .. }
+                | Self::Attach(AttachError::Version { .. })
                 | Self::Memory(OpenError::Region(_) | OpenError::Descriptors { .. })
         )
     }
@@ -55,8 +87,8 @@ pub enum PollError {
     /// The subscription is over and everything was delivered. Every later poll says the same.
     #[error("the subscription has ended: {0}")]
     Ended(EndReason),
-    /// The session met bytes that it cannot use and was given up. With reconnection on, the SDK
-    /// attaches again by itself: go on polling.
+    /// The session met bytes that it cannot use, or its connection broke, and it was given up. With
+    /// reconnection on, the SDK attaches again by itself: go on polling.
     #[error("session given up: {0}")]
     Session(#[from] tapecast_fabric::PollError),
 }

@@ -31,8 +31,9 @@ use crate::state::{EndReason, StaleCause};
 const RELUCTANT_PAUSE: Duration = Duration::from_millis(500);
 /// How long stopping waits for the thread to detach.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
-/// The keeper needs a few frames and the text of an error.
-const STACK_BYTES: usize = 256 * 1024;
+/// A TLS handshake, and the C library's look-up of a name, need more than the keeper itself. Only
+/// what is used becomes memory.
+const STACK_BYTES: usize = 1024 * 1024;
 
 /// The polling thread's end: learns what happened, and tells the keeper when to stop.
 #[derive(Debug)]
@@ -50,14 +51,15 @@ pub(crate) struct Keeper {
 /// What the polling thread wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Give this session up and attach again.
-    Renew,
+    /// Give the session of this generation up and attach again. When it has been replaced already,
+    /// nothing is to be done.
+    Renew(u64),
     /// Detach and stop.
     Stop,
 }
 
 impl Keeper {
-    /// Starts to keep a session that was attached with `choices`.
+    /// Starts to keep the first session, of generation 0, that was attached with `choices`.
     pub(crate) fn start(
         choices: SubscriberBuilder,
         lifeline: ClientLifeline,
@@ -78,6 +80,7 @@ impl Keeper {
             bell: Arc::clone(&bell),
             orders: received,
             jitter: Jitter::new(),
+            generation: 0,
             _life: life,
         };
         thread::Builder::new()
@@ -107,9 +110,9 @@ impl Keeper {
         ring(&self.news);
     }
 
-    /// Gives the present session up and attaches again.
-    pub(crate) fn renew(&self) {
-        self.order(Order::Renew);
+    /// Gives the session of this generation up and attaches again, unless that is done already.
+    pub(crate) fn renew(&self, generation: u64) {
+        self.order(Order::Renew(generation));
     }
 
     /// Detaches in good order and ends the thread. Does not wait for one that is in the middle of a
@@ -149,6 +152,8 @@ struct Watch {
     bell: Arc<OwnedFd>,
     orders: Receiver<Order>,
     jitter: Jitter,
+    /// Of the session that is watched.
+    generation: u64,
     /// Dropped with the rest when the thread ends.
     _life: Sender<Infallible>,
 }
@@ -200,12 +205,23 @@ impl Watch {
             // An interrupted or refused poll is followed by another look at both.
             let _ = poll(&mut awaited, None);
             silence(&self.bell);
+            if let Some(outcome) = self.ordered() {
+                return outcome;
+            }
+        }
+    }
+
+    /// What the orders that have come make of the present session.
+    fn ordered(&self) -> Option<Outcome> {
+        loop {
             match self.orders.try_recv() {
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => {
-                    return Outcome::Stop;
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Some(Outcome::Stop),
+                Ok(Order::Renew(given_up)) if given_up == self.generation => {
+                    return Some(Outcome::Renew);
                 }
-                Ok(Order::Renew) => return Outcome::Renew,
-                Err(TryRecvError::Empty) => {}
+                // Of a session whose end this side heard of first.
+                Ok(Order::Renew(_)) => {}
+                Err(TryRecvError::Empty) => return None,
             }
         }
     }
@@ -231,8 +247,9 @@ impl Watch {
             if self.pause(backoff, attempt, reluctant) {
                 return None;
             }
-            match Attachment::open(&self.choices, true) {
+            match Attachment::open(&self.choices, self.generation + 1) {
                 Ok((attachment, lifeline)) => {
+                    self.generation += 1;
                     let fresh = Some((Box::new(attachment), attempt.saturating_add(1)));
                     self.post(|mail| {
                         mail.failure = None;
@@ -268,7 +285,7 @@ impl Watch {
             match self.orders.try_recv() {
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
                 // Attaching again is what it is about already.
-                Ok(Order::Renew) | Err(TryRecvError::Empty) => {}
+                Ok(Order::Renew(_)) | Err(TryRecvError::Empty) => {}
             }
             let rest = ends.saturating_duration_since(Instant::now());
             if rest.is_zero() {
@@ -309,4 +326,46 @@ fn silence(descriptor: &impl AsFd) {
 
 const fn resources(action: &'static str, source: io::Error) -> ConnectError {
     ConnectError::Resources { action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A keeper's end that watches `generation`, and the end that gives it orders.
+    fn watch(generation: u64) -> (Watch, Sender<Order>) {
+        let descriptor = || Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        let (orders, received) = channel();
+        let watch = Watch {
+            choices: SubscriberBuilder::new(),
+            mailbox: Arc::default(),
+            news: descriptor(),
+            bell: descriptor(),
+            orders: received,
+            jitter: Jitter::new(),
+            generation,
+            _life: channel().0,
+        };
+        (watch, orders)
+    }
+
+    #[test]
+    fn a_session_is_given_up_only_by_an_order_that_means_it() {
+        let (watch, orders) = watch(3);
+        assert!(watch.ordered().is_none());
+        orders.send(Order::Renew(2)).unwrap();
+        assert!(watch.ordered().is_none(), "session 2 has been replaced already");
+        orders.send(Order::Renew(3)).unwrap();
+        assert!(matches!(watch.ordered(), Some(Outcome::Renew)));
+    }
+
+    #[test]
+    fn an_order_to_stop_is_not_overlooked_behind_one_that_came_too_late() {
+        let (watch, orders) = watch(3);
+        orders.send(Order::Renew(2)).unwrap();
+        orders.send(Order::Stop).unwrap();
+        assert!(matches!(watch.ordered(), Some(Outcome::Stop)));
+        drop(orders);
+        assert!(matches!(watch.ordered(), Some(Outcome::Stop)), "nobody is left to keep it for");
+    }
 }

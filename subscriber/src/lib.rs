@@ -1,9 +1,10 @@
 //! Receive order books from a tapecast publisher.
 //!
-//! A subscription attaches to a publisher on the same machine, maps its ring read-only and receives
-//! the newest snapshot of every instrument, then every change. One that does not keep up sees the
-//! newest state, marked with the number of older ones it replaces; nothing is lost in silence, and
-//! no subscriber can slow another one or the publisher.
+//! A subscription attaches to a publisher on the same machine and maps its ring read-only, or to
+//! one on another machine that writes into its memory over RDMA. It receives the newest snapshot
+//! of every instrument, then every change. One that does not keep up sees the newest state, marked
+//! with the number of older ones it replaces; nothing is lost in silence, and no subscriber can
+//! slow another one or the publisher.
 //!
 //! # Quick start
 //! ```no_run
@@ -24,6 +25,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Over which fabric
+//! [`SubscriberBuilder::socket`] names a publisher on this machine,
+//! [`SubscriberBuilder::connect_to`] one that is reached over RDMA (RoCE v2); the last one given
+//! counts. In the environment `TAPECAST_CONNECT` and `TAPECAST_SOCKET` do the same. Everything else
+//! is alike over both. Over RDMA the session is asked for over TCP, with TLS unless that is a
+//! loopback address ([`TlsChoices`]); [`RdmaChoices`] says which device to use, and how.
+//!
 //! # How to wait
 //! | [`WaitStrategy`] | latency | cost while idle |
 //! |---|---|---|
@@ -36,18 +44,21 @@
 //!
 //! # When the publisher goes
 //! [`Subscriber::state`] says [`State::Stale`] at once, with the cause: crashed, closed, silent,
-//! evicted. What was published before is still delivered. The SDK attaches again by itself, the
-//! first time at once, then with jittered pauses of at most 100 ms; then every instrument's newest
-//! snapshot comes as an initial image and the state is [`State::Live`]. The account goes on:
-//! published = delivered + conflated (+ lost, which is a bug and stays 0).
+//! evicted, RDMA connection broken. What was published before is still delivered. The SDK attaches
+//! again by itself, the first time at once, then with jittered pauses of at most 100 ms; then every
+//! instrument's newest snapshot comes as an initial image and the state is [`State::Live`]. The
+//! account goes on: published = delivered + conflated (+ lost, which is a bug and stays 0).
 //!
 //! # What it costs
 //! [`Subscriber::poll`] allocates nothing and makes no system call while there is something to
-//! deliver. With [`SubscriberBuilder::latency`] it reads the clock once for each snapshot. One more
-//! thread sleeps on the connection to the publisher; it runs when the publisher goes.
+//! deliver; over RDMA that is so where the device's library makes none (Soft-RoCE's makes some).
+//! With [`SubscriberBuilder::latency`] it reads the clock once for each snapshot. One more thread
+//! sleeps on the connection to the publisher; it runs when the publisher goes.
 //!
 //! # Features
 //! - `cli` (default): the command `tapecast-subscriber`. Libraries want `default-features = false`.
+//! - `verbs` (default): sessions over RDMA; needs libibverbs. Without it the SDK is the same, and
+//!   `connect_to` is refused when it connects.
 //! - `async`: `Subscriber::into_stream`, a stream on tokio.
 
 #![forbid(unsafe_code)]
@@ -58,30 +69,35 @@ mod builder;
 mod clock;
 mod decimal;
 mod directory;
+mod endpoint;
 mod error;
 mod keeper;
 mod mailbox;
 mod owned;
 mod pulse;
+mod rdma;
 mod snapshot;
 mod state;
 mod statistics;
 #[cfg(feature = "async")]
 mod stream;
 mod subscriber;
+mod target;
 mod wait_set;
 
 pub use backoff::{Backoff, Reconnect};
-pub use builder::{SOCKET_VARIABLE, SubscriberBuilder, default_socket};
+pub use builder::SubscriberBuilder;
 pub use decimal::{Price, Quantity};
 pub use error::{ConnectError, PollError, WaitError};
 pub use owned::OwnedSnapshot;
+pub use rdma::RdmaChoices;
 pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};
 pub use state::{EndReason, Event, StaleCause, State};
 pub use statistics::{InstrumentAccount, Statistics, Summary};
 #[cfg(feature = "async")]
 pub use stream::{SnapshotStream, StreamError, StreamItemError};
 pub use subscriber::{Subscriber, Wakeup};
+pub use target::{CONNECT_VARIABLE, SOCKET_VARIABLE, Target, TlsChoices, default_socket};
 
 pub use tapecast_fabric::WaitStrategy;
 pub use tapecast_telemetry::{HumanNanos, Jitter, LatencyFigures, LatencySummary};

@@ -48,7 +48,8 @@ pub enum StaleCause {
     EndOfSource,
     /// The publisher evicted this session.
     Evicted,
-    /// The session met bytes that it cannot use and was given up; `poll` said which.
+    /// The session met bytes that it cannot use, or its RDMA connection broke, and it was given up;
+    /// `poll` said which.
     Unusable,
 }
 
@@ -79,7 +80,7 @@ pub enum EndReason {
     Crashed,
     /// Attaching again is pointless; the cause and the remedy.
     Refused(String),
-    /// The session met bytes that it cannot use; which.
+    /// The session met bytes that it cannot use, or its RDMA connection broke; which.
     Unusable(String),
 }
 

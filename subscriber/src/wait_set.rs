@@ -2,8 +2,7 @@
 //!
 //! It is an epoll instance over the session's wake descriptor, the keeper's news and a timer that
 //! makes a sleeping application notice a silent publisher. It stays the same over all sessions, so
-//! an
-//! application registers it once.
+//! an application registers it once.
 
 use core::time::Duration;
 use std::io;

@@ -7,11 +7,17 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tapecast_subscriber::{Policy, Reconnect, Subscriber, SubscriberBuilder, WaitStrategy};
 
+use super::misuse::Misuse;
+use super::over_rdma::RdmaArgs;
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
+
+/// Heading of what is the same over both fabrics.
+const SESSION: &str = "Session";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +26,8 @@ Examples:
   tapecast-subscriber tail --json | jq -r .symbol       one JSON object per line
   tapecast-subscriber stats                             rates, conflation, latency, once a second
   tapecast-subscriber top --symbols AAPL                a live book in the terminal
+  tapecast-subscriber tail --connect feed-1.example:7411 --ca ca.pem --cert client-risk-1.pem \\
+      --key client-risk-1.key                           from another machine, over RDMA
 
 Accounting:
   For each instrument, published = delivered + conflated (+ lost, which stays 0 in health).
@@ -31,11 +39,12 @@ Exit status:
   1  no session, session refused, or a snapshot was lost
   2  wrong usage";
 
-/// Watch the order books that a tapecast publisher hands out on this machine.
+/// Watch the order books that a tapecast publisher hands out, on this machine or over RDMA.
 ///
-/// Attaches to the publisher's socket, maps its ring read-only and receives the newest snapshot of
-/// every instrument asked for, then every change. When the publisher goes away it says so, marks
-/// books stale and attaches again by itself.
+/// Attaches to the publisher and receives the newest snapshot of every instrument asked for, then
+/// every change: from shared memory when the publisher is on this machine (--socket), or by RDMA
+/// writes from another one (--connect). When the publisher goes away it says so, marks books stale
+/// and attaches again by itself.
 #[derive(Debug, Parser)]
 #[command(name = "tapecast-subscriber", version, styles = STYLES, after_help = EXAMPLES)]
 #[command(propagate_version = true, arg_required_else_help = true)]
@@ -58,37 +67,42 @@ pub(crate) enum Command {
 
 /// How to attach. The same for every command.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Session")]
 pub(crate) struct SessionArgs {
-    /// Unix socket of the publisher [default: /run/tapecast/publisher.sock for root, else
-    /// $XDG_RUNTIME_DIR/tapecast/publisher.sock]
-    #[arg(short, long, value_name = "PATH", env = "TAPECAST_SOCKET", hide_default_value = true)]
-    #[arg(default_value_os_t = tapecast_subscriber::default_socket())]
-    pub socket: PathBuf,
+    /// Unix socket of the publisher [env: TAPECAST_SOCKET] [default: /run/tapecast/publisher.sock
+    /// for root, else $XDG_RUNTIME_DIR/tapecast/publisher.sock]
+    #[arg(short, long, value_name = "PATH", help_heading = "Over shared memory")]
+    pub socket: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub rdma: RdmaArgs,
 
     /// Instruments to receive, separated by commas; all of them when absent
     #[arg(short = 'i', long, value_name = "SYMBOL,…", value_delimiter = ',')]
+    #[arg(help_heading = SESSION)]
     #[arg(env = "TAPECAST_SYMBOLS", action = ArgAction::Append)]
     pub symbols: Vec<String>,
 
     /// Name for the publisher's logs and metrics
-    #[arg(long, value_name = "NAME", env = "TAPECAST_NAME")]
+    #[arg(long, value_name = "NAME", env = "TAPECAST_NAME", help_heading = SESSION)]
     pub name: Option<String>,
 
     /// What happens when this subscriber does not keep up
     #[arg(long, value_enum, default_value_t = PolicyArg::Conflate, env = "TAPECAST_POLICY")]
+    #[arg(help_heading = SESSION)]
     pub policy: PolicyArg,
 
     /// How to wait for snapshots: spin is the fastest and takes a whole core
     #[arg(long, value_enum, default_value_t = WaitArg::Block, env = "TAPECAST_WAIT")]
+    #[arg(help_heading = SESSION)]
     pub wait: WaitArg,
 
     /// Keep trying for so many seconds when the publisher is not there yet
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    #[arg(help_heading = SESSION)]
     pub wait_for_publisher: Duration,
 
     /// End when the publisher goes away, instead of attaching again
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     pub no_reconnect: bool,
 }
 
@@ -197,9 +211,10 @@ pub(crate) struct TopArgs {
 
 impl SessionArgs {
     /// The SDK's builder with these choices.
-    pub(crate) fn builder(&self) -> SubscriberBuilder {
-        let builder = Subscriber::builder()
-            .socket(&self.socket)
+    pub(crate) fn builder(&self) -> Result<SubscriberBuilder, Misuse> {
+        let builder = self
+            .rdma
+            .apply(Subscriber::builder(), self.socket.as_deref())?
             .symbols(self.symbols.iter().map(|symbol| symbol.trim()).filter(|s| !s.is_empty()))
             .policy(match self.policy {
                 PolicyArg::Conflate => Policy::Conflate,
@@ -217,7 +232,7 @@ impl SessionArgs {
             Some(name) => builder.name(name),
             None => builder,
         };
-        if self.no_reconnect { builder.reconnect(Reconnect::Never) } else { builder }
+        Ok(if self.no_reconnect { builder.reconnect(Reconnect::Never) } else { builder })
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use tapecast_subscriber::{ConnectError, EndReason, WaitError};
+
+use super::misuse::Misuse;
 
 /// Why the command fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
     #[error(transparent)]
     Wait(#[from] WaitError),
     #[error("the subscription ended: {0}")]
@@ -29,6 +34,14 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File { action, path: path.to_owned(), source }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Misuse(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
     }
 
     /// Whether it is only that nobody reads the output any more.

@@ -7,6 +7,8 @@ mod figures;
 mod interval;
 mod json;
 mod line;
+mod misuse;
+mod over_rdma;
 mod paint;
 mod stats;
 mod stop;
@@ -33,7 +35,7 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => {
             let paint = Paint::choose(ColorArg::Auto, &io::stderr());
             drop(writeln!(io::stderr(), "{} {failure}", paint.tint(Tone::Bad, "error:")));
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

@@ -30,7 +30,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Runs `stats` to its end.
 pub(crate) fn stats(args: &StatsArgs, stop: &Stop) -> Result<(), Failure> {
-    let mut subscriber = args.session.builder().connect()?;
+    let mut subscriber = args.session.builder()?.connect()?;
     let interval = args.interval.max(INTERVAL_MIN);
     let mut report = Report::new(args);
     let mut meter = Meter::new();

@@ -51,9 +51,9 @@ impl Ending {
 
 /// Runs `tail` to its end.
 pub(crate) fn tail(args: &TailArgs, stop: &Stop) -> Result<(), Failure> {
+    let mut builder = args.session.builder()?;
     // The file is made first: a path that cannot be written should not cost a whole run.
     let summary_file = args.summary_json.as_deref().map(create).transpose()?;
-    let mut builder = args.session.builder();
     if args.count.is_some() {
         // One at a time, so that the account ends exactly at the count.
         builder = builder.poll_limit(1);

@@ -33,7 +33,7 @@ impl Subscriber {
         if !self.deferred.is_empty() {
             self.deliver_deferred(on_snapshot);
         }
-        polled.map_err(|error| self.give_up(error))
+        polled.or_else(|error| self.on_failed_poll(error).map_or(Ok(0), Err))
     }
 
     /// An instrument appeared while the poll was running. Its entry was in the directory before its

@@ -33,7 +33,7 @@ impl Subscriber {
                 return Ok(false);
             }
             Phase::Draining if self.receiver.is_ready() => return Ok(false),
-            Phase::Draining | Phase::Dry => self.phase = Phase::Dry,
+            Phase::Draining | Phase::Dry => self.run_dry(),
         }
         if let Some((attachment, attempts)) = self.next.take() {
             self.begin_session(*attachment, attempts);
@@ -81,17 +81,44 @@ impl Subscriber {
     }
 
     /// The session is of no further use.
-    #[cold]
-    pub(super) fn give_up(&mut self, error: tapecast_fabric::PollError) -> PollError {
-        self.phase = Phase::Dry;
-        self.standing.stale(StaleCause::Unusable, clock::now());
+    fn give_up(&mut self, error: tapecast_fabric::PollError) -> PollError {
+        if self.phase == Phase::Attached {
+            self.standing.stale(StaleCause::Unusable, clock::now());
+        }
+        self.run_dry();
         if self.choices.reconnect == Reconnect::Never {
             self.keeper.stop();
-            self.ending = Some(EndReason::Unusable(error.to_string()));
+            // What the publisher said before is the better reason.
+            self.ending.get_or_insert_with(|| EndReason::Unusable(error.to_string()));
         } else if self.next.is_none() {
-            self.keeper.renew();
+            self.keeper.renew(self.generation);
         }
         PollError::Session(error)
+    }
+
+    /// A poll failed. Returns what the application has to know of it: nothing when a session whose
+    /// end was told already has only been read to its end.
+    #[cold]
+    pub(super) fn on_failed_poll(
+        &mut self,
+        error: tapecast_fabric::PollError,
+    ) -> Option<PollError> {
+        let is_end = matches!(error, tapecast_fabric::PollError::Evicted { .. });
+        let is_told = self.phase == Phase::Draining;
+        if is_told && is_end && self.receiver.endpoint().delivers_copies() {
+            self.run_dry();
+            return None;
+        }
+        Some(self.give_up(error))
+    }
+
+    /// Nothing more comes from the present session: what it holds, above all registered memory and
+    /// a queue pair, is given back, because the next one may be long in coming.
+    fn run_dry(&mut self) {
+        if self.phase != Phase::Dry {
+            self.phase = Phase::Dry;
+            self.receiver.endpoint_mut().release();
+        }
     }
 
     /// Goes on with another session. Totals go on; ids, directory and sequences are new.
@@ -103,6 +130,7 @@ impl Subscriber {
         let interest = attachment.interest(&self.choices);
         let account = self.receiver.account().clone();
         self.session = attachment.accepted.session_id;
+        self.generation = attachment.generation;
         self.receiver = Receiver::resume(attachment.endpoint, account, &interest);
         self.recorder.begin_session(ended, self.receiver.account().capacity());
         self.pulse = Pulse::new(self.choices.heartbeat_timeout, self.receiver.heartbeat());

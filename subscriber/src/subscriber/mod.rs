@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use tapecast_control::client::ClientLifeline;
-use tapecast_fabric::shm::ShmEndpoint;
 use tapecast_fabric::{Receiver, WaitStrategy};
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, SessionId};
 
@@ -18,6 +17,7 @@ use crate::attachment::Attachment;
 use crate::builder::SubscriberBuilder;
 use crate::clock;
 use crate::directory::Directory;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ConnectError, PollError, WaitError};
 use crate::keeper::Keeper;
 use crate::owned::OwnedRecord;
@@ -57,9 +57,11 @@ enum Phase {
 #[derive(Debug)]
 pub struct Subscriber {
     choices: SubscriberBuilder,
-    receiver: Receiver<ShmEndpoint>,
+    receiver: Receiver<AnyEndpoint>,
     phase: Phase,
     session: SessionId,
+    /// Number of the session in this subscription, from 0.
+    generation: u64,
     directory: Directory,
     /// Wanted symbols that the publisher's directory does not have yet.
     unresolved: Vec<String>,
@@ -103,6 +105,7 @@ impl Subscriber {
         let keeper = Keeper::start(choices.clone(), lifeline)?;
         let interest = attachment.interest(&choices);
         let session = attachment.accepted.session_id;
+        let generation = attachment.generation;
         let receiver = Receiver::new(attachment.endpoint, &interest);
         let capacity = receiver.account().capacity();
         let mut subscriber = Self {
@@ -113,6 +116,7 @@ impl Subscriber {
             receiver,
             phase: Phase::Attached,
             session,
+            generation,
             directory: Directory::default(),
             ledger: Ledger::default(),
             standing: Standing::live(),
@@ -145,8 +149,8 @@ impl Subscriber {
     /// # Errors
     /// [`PollError::Ended`] when the subscription was found over, and everything delivered, by the
     /// poll before; that one returned 0, and [`Subscriber::wait`] says [`Wakeup::Ended`].
-    /// [`PollError::Session`] when the session met bytes that it cannot use; with reconnection on,
-    /// go on polling.
+    /// [`PollError::Session`] when the session met bytes that it cannot use, or its RDMA connection
+    /// broke; with reconnection on, go on polling.
     pub fn poll<F: FnMut(&Snapshot<'_>)>(
         &mut self,
         mut on_snapshot: F,

@@ -80,7 +80,10 @@ impl Subscriber {
     pub(super) fn watch_session(&mut self) -> io::Result<()> {
         let Some(descriptor) = &mut self.descriptor else { return Ok(()) };
         descriptor.armed = false;
-        descriptor.set.watch(self.receiver.endpoint().as_fd())
+        self.receiver
+            .endpoint()
+            .descriptor()
+            .map_or(Ok(()), |session| descriptor.set.watch(session))
     }
 
     /// A poll begins: the publisher need not ring.

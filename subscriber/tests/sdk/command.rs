@@ -13,7 +13,7 @@ use crate::stage::{Book, CENT, Setup, Stage};
 
 const PRICE: i64 = 18_995 * CENT;
 
-fn command(socket: &Path, words: &[&str]) -> Command {
+pub(crate) fn command(socket: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tapecast-subscriber"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TAPECAST_") {
@@ -25,11 +25,11 @@ fn command(socket: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn run(socket: &Path, words: &[&str]) -> Output {
+pub(crate) fn run(socket: &Path, words: &[&str]) -> Output {
     command(socket, words).output().expect("the command runs")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 

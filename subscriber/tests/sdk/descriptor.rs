@@ -82,3 +82,25 @@ fn it_stays_the_same_when_the_publisher_goes_and_comes_back() {
     loop_until(&mut subscriber, |_, delivered| delivered == 1);
     assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&subscriber.as_fd().unwrap()), number);
 }
+
+#[test]
+fn it_is_quiet_while_nobody_publishes_any_more() {
+    let (_folder, socket) = place();
+    let stage = Stage::open(&socket, Setup::default(), &["AAPL"]);
+    stage.publish(0, PRICE);
+    let mut subscriber = builder(&socket).wait(WaitStrategy::Fd).connect().unwrap();
+    loop_until(&mut subscriber, |_, delivered| delivered == 1);
+    drop(stage);
+    let mut failed = false;
+    loop_until(&mut subscriber, |subscriber, _| {
+        failed |= subscriber.events().any(|event| matches!(event, Event::AttachFailed(_)));
+        failed
+    });
+    // The keeper says it once for each cause; what is left of the old session says nothing.
+    let mut polls = 0;
+    while is_readable(&subscriber, Duration::ZERO) {
+        assert_eq!(subscriber.poll(|_| {}).unwrap(), 0);
+        polls += 1;
+        assert!(polls < 1_000, "readable again and again with nothing to find");
+    }
+}

@@ -1,8 +1,10 @@
-//! The SDK and the command line against a real publisher over shared memory.
+//! The SDK and the command line against a real publisher over shared memory, and what can be told
+//! of RDMA without a device.
 
 mod command;
 mod descriptor;
 mod loss;
+mod remote;
 mod session;
 mod stage;
 #[cfg(feature = "async")]

@@ -20,7 +20,7 @@ const PAGE: usize = 10;
 /// Everything on the screen.
 #[derive(Debug)]
 pub(super) struct Board {
-    pub(super) socket: String,
+    pub(super) publisher: String,
     pub(super) session: u32,
     pub(super) started: Instant,
     pub(super) state: Standing,
@@ -66,10 +66,10 @@ pub(super) enum Order {
 }
 
 impl Board {
-    pub(super) fn new(socket: &str, epoch: Epoch) -> Self {
+    pub(super) fn new(publisher: &str, epoch: Epoch) -> Self {
         let now = Instant::now();
         Self {
-            socket: socket.to_owned(),
+            publisher: publisher.to_owned(),
             session: 0,
             started: now,
             state: Standing::of(&State::Live),

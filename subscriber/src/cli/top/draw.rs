@@ -50,7 +50,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board) {
     ]);
     let facts = format!(
         " {} · session {} · {} ",
-        board.socket,
+        board.publisher,
         board.session,
         elapsed(board.started.elapsed())
     );

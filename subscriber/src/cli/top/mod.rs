@@ -26,8 +26,10 @@ pub(crate) fn top(args: &TopArgs, stop: &Stop) -> Result<(), Failure> {
         return Err(Failure::NoTerminal);
     }
     // Connects before it takes the screen, so that an error is read where errors are.
-    let mut subscriber = args.session.builder().connect()?;
-    let mut board = Board::new(&args.session.socket.display().to_string(), subscriber.epoch());
+    let builder = args.session.builder()?;
+    let publisher = builder.target().to_string();
+    let mut subscriber = builder.connect()?;
+    let mut board = Board::new(&publisher, subscriber.epoch());
     // Also gives the screen back when this process panics.
     let mut terminal = ratatui::try_init()?;
     let frame = Duration::from_secs(1) / u32::from(args.rate);

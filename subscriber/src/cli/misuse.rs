@@ -1,0 +1,24 @@
+//! Options that do not go together, and what to do about it.
+
+use std::path::PathBuf;
+
+/// Options that do not go together.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misuse {
+    #[error(
+        "--socket and --connect exclude each other: --socket attaches over shared memory to a \
+         publisher on this machine, --connect over RDMA; leave one out"
+    )]
+    TwoPublishers,
+    #[error(
+        "{flag} is for sessions over RDMA, but this one would be over the socket {}: add \
+         --connect HOST:PORT, or leave {flag} out",
+        socket.display()
+    )]
+    NotOverRdma { flag: &'static str, socket: PathBuf },
+    #[error(
+        "{given} comes without {missing}: TLS takes --ca, --cert and --key together; add \
+         {missing}, or leave all of them out for a loopback address"
+    )]
+    PartOfTls { given: &'static str, missing: &'static str },
+}
