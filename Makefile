@@ -9,6 +9,9 @@ FILE ?=
 SUBSCRIBERS ?= 64
 DEMO_ARGS ?=
 
+# bindgen of the RDMA bindings needs libclang 14 or 15; empty where that is the default.
+CARGO_ENV = path=$$(tests/scripts/prepare.sh --libclang-path) && { [ -z "$$path" ] || export LIBCLANG_PATH=$$path; } &&
+
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,12 +22,27 @@ prepare: ## install what the build and the tests need (asks for nothing, uses ap
 
 .PHONY: build
 build: prepare ## build everything, optimised
-	cargo build --release --workspace
+	$(CARGO_ENV) cargo build --release --workspace
 
 .PHONY: demo
 demo: prepare ## one publisher, 64 subscriber processes, an opening burst, and the table (SOURCE=itch|dbn FILE=… for real data)
-	cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
+	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
 	target/release/tapecast-demo --source $(SOURCE) $(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
+
+.PHONY: demo-rdma
+demo-rdma: prepare ## the same over RDMA: Soft-RoCE in a virtual machine, 64 queue pairs
+	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
+	tests/vm/soft-roce.sh --mem 6G --timeout 600 -- target/release/tapecast-demo --rdma --source $(SOURCE) \
+		$(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
+
+.PHONY: test-vm
+test-vm: prepare ## only the tests that need an RDMA device, in virtual machines
+	@$(CARGO_ENV) tests/vm/run.sh
+
+.PHONY: bench-rdma
+bench-rdma: prepare ## snapshots a second over 64 queue pairs and latency, beside ib_write_bw and ib_write_lat
+	$(CARGO_ENV) cargo build --release -q -p tapecast-tests --features verbs --bin tapecast-rdma-bench
+	tests/vm/bench.sh target/release/tapecast-rdma-bench
 
 .PHONY: test
 test: prepare ## everything that has to hold before a change lands
@@ -32,8 +50,8 @@ test: prepare ## everything that has to hold before a change lands
 
 .PHONY: bench
 bench: prepare ## decode + book, publish cost by subscribers, latency and deliveries beside a bare ring
-	cargo bench -q -p tapecast-publisher --bench itch_book
-	cargo build --release -q -p tapecast-tests --bins
+	$(CARGO_ENV) cargo bench -q -p tapecast-publisher --bench itch_book
+	$(CARGO_ENV) cargo build --release -q -p tapecast-tests --bins
 	target/release/tapecast-bench $(BENCH_ARGS)
 
 .PHONY: fuzz

@@ -9,17 +9,21 @@ export TAPECAST_CHECK_RUN TMPDIR
 chmod 711 "$TMPDIR" # some tests are other users
 trap 'rm -rf "$TMPDIR"' EXIT
 
+libclang=$(tests/scripts/prepare.sh --libclang-path)
+[ -z "$libclang" ] || export LIBCLANG_PATH=$libclang
+
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 
 checks=(
     "fmt|cargo fmt --all --check"
     "clippy|cargo clippy -q --workspace --all-targets --all-features -- -D warnings"
-    "features|cargo check -q -p tapecast-subscriber --no-default-features --lib"
+    "features|cargo check -q -p tapecast-subscriber -p tapecast-publisher --no-default-features --lib --bins"
     "doc|RUSTDOCFLAGS='-D warnings' cargo doc -q --workspace --no-deps --document-private-items"
     "build|cargo build -q --workspace --bins --examples"
     "test|cargo test --workspace --all-features --no-fail-fast"
     "loom|tests/scripts/loom.sh"
     "fuzz|tests/scripts/fuzz.sh 200000"
+    "vm|tests/vm/smoke.sh && SCOPE=core tests/vm/run.sh"
     "clean-up|tests/scripts/leftovers.sh"
 )
 

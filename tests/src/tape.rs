@@ -2,12 +2,18 @@
 //!
 //! The formats are those of the reference files beside the recordings. A reader is fed with
 //! snapshots as a subscriber receives them and says the SHA-256 of the whole stream.
+//!
+//! Writing text and hashing it takes most of a slow machine's time. So a reader can leave that out
+//! and only take the fingerprint of what it was handed: where one reader's stream has the known
+//! hash, the others' equal fingerprints say that they received the same.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tapecast_wire::{Level, Snapshot, UNDEFINED_PRICE};
+use zerocopy::IntoBytes;
 
 /// Levels a side that every format writes.
 const LEVELS: usize = 10;
@@ -34,6 +40,8 @@ pub struct TapeResult {
     pub sha256: String,
     /// The last entry.
     pub last: String,
+    /// Over every snapshot that was handed over: its sequence, and levels in binary.
+    pub fingerprint: String,
 }
 
 /// Writes one instrument's snapshots in a format and hashes them.
@@ -43,6 +51,9 @@ pub struct Tape {
     hash: Sha256,
     entries: u64,
     last: String,
+    fingerprint: DefaultHasher,
+    /// Whether nothing but the fingerprint is taken.
+    only_fingerprint: bool,
     /// First and last event message, by feed sequence, of a format that writes every event.
     events: (u64, u64),
     next_event: u64,
@@ -57,11 +68,34 @@ impl Tape {
             Format::DbnOnChange => String::new(),
             Format::ItchEveryEvent | Format::ItchOnChange => ";\n".to_owned(),
         };
-        Self { format, hash: Sha256::new(), entries: 0, last, events, next_event: events.0 }
+        Self {
+            format,
+            hash: Sha256::new(),
+            entries: 0,
+            last,
+            fingerprint: DefaultHasher::new(),
+            only_fingerprint: false,
+            events,
+            next_event: events.0,
+        }
+    }
+
+    /// Takes nothing but the fingerprint.
+    #[must_use]
+    pub fn only_fingerprint(self) -> Self {
+        Self { only_fingerprint: true, ..self }
     }
 
     /// The next snapshot of the instrument.
     pub fn on_snapshot(&mut self, snapshot: &Snapshot<'_>) {
+        self.fingerprint.write_u64(snapshot.header().instrument_sequence);
+        for side in [snapshot.bids(), snapshot.asks()] {
+            self.fingerprint.write_usize(side.len());
+            self.fingerprint.write(side.as_bytes());
+        }
+        if self.only_fingerprint {
+            return;
+        }
         let entry = self.entry(snapshot);
         match self.format {
             Format::DbnOnChange | Format::ItchOnChange => {
@@ -78,7 +112,8 @@ impl Tape {
     /// The stream has ended.
     #[must_use]
     pub fn finish(mut self) -> TapeResult {
-        if self.format == Format::ItchEveryEvent {
+        let fingerprint = format!("{:016x}", self.fingerprint.finish());
+        if self.format == Format::ItchEveryEvent && !self.only_fingerprint {
             self.repeat_until(self.events.1 + 1);
         }
         let digest = self.hash.finalize();
@@ -87,7 +122,7 @@ impl Tape {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        TapeResult { entries: self.entries, sha256, last: self.last }
+        TapeResult { entries: self.entries, sha256, last: self.last, fingerprint }
     }
 
     fn repeat_until(&mut self, feed_sequence: u64) {

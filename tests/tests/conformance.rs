@@ -2,10 +2,14 @@
 
 use proptest::prelude::*;
 use tapecast_tests::conformance::schedule::{self, Step};
+#[cfg(feature = "verbs")]
+use tapecast_tests::conformance::{Harness, VerbsHarness};
 use tapecast_tests::conformance::{ShmHarness, SimHarness};
 
 tapecast_tests::conformance!(sim, super::SimHarness);
 tapecast_tests::conformance!(shm, super::ShmHarness);
+#[cfg(feature = "verbs")]
+tapecast_tests::conformance!(verbs, super::VerbsHarness);
 
 fn any_step() -> impl Strategy<Value = Step> {
     let only = prop::collection::vec(0..8_u32, 0..3);
@@ -40,5 +44,20 @@ proptest! {
         steps in prop::collection::vec(any_step(), 1..120),
     ) {
         schedule::run::<ShmHarness>(seed, &steps);
+    }
+}
+
+#[cfg(feature = "verbs")]
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_schedule_keeps_every_promise_on_verbs(
+        seed in any::<u64>(),
+        steps in prop::collection::vec(any_step(), 1..60),
+    ) {
+        if VerbsHarness::is_available() {
+            schedule::run::<VerbsHarness>(seed, &steps);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use tapecast_tests::demo::{Fleet, FleetPlan, join, render};
+use tapecast_tests::demo::{Fleet, FleetPlan, Link, join, render};
 
 /// Runs one publisher and many subscriber processes, then shows what became of every snapshot.
 ///
@@ -32,6 +32,9 @@ struct Arguments {
     /// Speed: max, realtime or a multiple such as 10x [default: realtime, files: max]
     #[arg(long)]
     pace: Option<String>,
+    /// Talk over RDMA, on this machine's device, instead of shared memory
+    #[arg(long)]
+    rdma: bool,
     /// Make the publisher wait for every subscriber, so that nothing is conflated
     #[arg(long)]
     lossless: bool,
@@ -53,7 +56,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let programs =
         std::env::current_exe()?.parent().context("this program has no folder")?.to_owned();
     let subscribers = arguments.subscribers as usize;
-    println!("one publisher ({}), {subscribers} subscriber processes", arguments.source);
+    let over = if arguments.rdma { "RDMA" } else { "shared memory" };
+    println!("one publisher ({}), {subscribers} subscriber processes, {over}", arguments.source);
     let policy = if arguments.lossless { "lossless" } else { "conflate" };
     let plan = FleetPlan {
         programs,
@@ -62,11 +66,20 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         subscribers,
         tail: vec!["--policy".into(), policy.into()],
         progress: true,
+        link: if arguments.rdma { Link::Rdma(free_address()?) } else { Link::SharedMemory },
     };
     let plan = Fleet::start(plan)?.wait(|| {})?;
     let account = join(&plan.read_report()?, plan.read_summaries()?)?;
     println!("{}", render(&account));
     Ok(account.imbalances.is_empty())
+}
+
+/// An address that nobody listens at now.
+fn free_address() -> anyhow::Result<String> {
+    // Below the ports that the system gives to outgoing connections: subscribers that are there
+    // before the publisher must not be given its port.
+    let mut addresses = (17_411..27_411).map(|port| format!("127.0.0.1:{port}"));
+    addresses.find(|address| std::net::TcpListener::bind(address).is_ok()).context("no free port")
 }
 
 fn source_arguments(arguments: &Arguments) -> anyhow::Result<Vec<String>> {

@@ -15,14 +15,20 @@ use tapecast_tests::tape::{Format, Tape};
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Socket of the publisher
-    #[arg(long)]
-    socket: PathBuf,
+    #[arg(long, required_unless_present = "connect")]
+    socket: Option<PathBuf>,
+    /// Address of the publisher, to attach over RDMA
+    #[arg(long, conflicts_with = "socket")]
+    connect: Option<String>,
     /// How the stream is written
     #[arg(long)]
     format: Format,
     /// Feed sequences of the first and the last event, for a format that writes every event
     #[arg(long, num_args = 2, default_values_t = [0, 0])]
     events: Vec<u64>,
+    /// Take a fingerprint of the stream and leave its text out
+    #[arg(long)]
+    only_fingerprint: bool,
     /// Ask the publisher to wait
     #[arg(long)]
     lossless: bool,
@@ -39,18 +45,27 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut subscriber = Subscriber::builder()
-        .socket(&arguments.socket)
+    let mut choices = Subscriber::builder();
+    choices = match (&arguments.connect, &arguments.socket) {
+        (Some(address), _) => choices.connect_to(address.as_str()),
+        (None, Some(socket)) => choices.socket(socket),
+        (None, None) => choices,
+    };
+    let mut subscriber = choices
         .policy(if arguments.lossless { Policy::Lossless } else { Policy::Conflate })
         .reconnect(Reconnect::Never)
-        .wait_for_publisher(Duration::from_secs(30))
+        // An emulated machine that starts 64 of these takes its time.
+        .connect_timeout(Duration::from_secs(60))
+        .wait_for_publisher(Duration::from_secs(120))
         .connect()?;
     let events = (arguments.events[0], arguments.events[1]);
     let mut tapes: BTreeMap<String, Tape> = BTreeMap::new();
     while subscriber.wait(Duration::from_secs(1))? != Wakeup::Ended {
         let polled = subscriber.poll(|snapshot| {
             if !tapes.contains_key(snapshot.symbol()) {
-                tapes.insert(snapshot.symbol().to_owned(), Tape::new(arguments.format, events));
+                let tape = Tape::new(arguments.format, events);
+                let tape = if arguments.only_fingerprint { tape.only_fingerprint() } else { tape };
+                tapes.insert(snapshot.symbol().to_owned(), tape);
             }
             if let Some(tape) = tapes.get_mut(snapshot.symbol()) {
                 tape.on_snapshot(&snapshot.record());

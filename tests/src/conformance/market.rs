@@ -242,6 +242,7 @@ impl<H: Harness> Market<H> {
         for subscriber in self.subscribers.iter_mut().filter(|each| !each.stopped) {
             work += subscriber.poll(POLL_LIMIT, self.now).unwrap();
             work += usize::from(subscriber.receiver.is_ready());
+            work += H::in_flight(subscriber.receiver.endpoint_mut());
         }
         work
     }

@@ -8,5 +8,5 @@ mod processes;
 mod table;
 
 pub use account::{Account, Imbalance, PublisherReport, join};
-pub use processes::{Fleet, FleetError, FleetPlan};
+pub use processes::{Fleet, FleetError, FleetPlan, Link};
 pub use table::render;

@@ -1,5 +1,6 @@
 //! Starting, watching and ending the processes of one run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,17 @@ pub struct FleetPlan {
     pub tail: Vec<String>,
     /// Whether the publisher may draw its progress on this process's stderr.
     pub progress: bool,
+    /// What they talk over.
+    pub link: Link,
+}
+
+/// What publisher and subscribers talk over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Shared memory, handed over a socket in the plan's folder.
+    SharedMemory,
+    /// RDMA; the publisher's control plane listens at this address.
+    Rdma(String),
 }
 
 /// A run that did not come to its end.
@@ -75,7 +87,7 @@ impl Fleet {
         let mut command = Command::new(plan.programs.join("tapecast-publisher"));
         command
             .arg("run")
-            .args(["--socket".as_ref(), plan.socket().as_os_str()])
+            .args(plan.publisher_link())
             .args(["--wait-for", &plan.subscribers.to_string(), "--exit-at-end"])
             .args(["--report".as_ref(), plan.report().as_os_str()])
             .args(&plan.source)
@@ -99,7 +111,7 @@ impl Fleet {
         command
             .args(["tail", "--quiet", "--until-end", "--no-reconnect"])
             .args(["--wait-for-publisher", "30", "--name", &name_of(index)])
-            .args(["--socket".as_ref(), plan.socket().as_os_str()])
+            .args(plan.subscriber_link())
             .args(["--summary-json".as_ref(), plan.summary(index).as_os_str()])
             .args(&plan.tail)
             .stdin(Stdio::null())
@@ -156,8 +168,24 @@ impl Drop for Fleet {
 }
 
 impl FleetPlan {
-    fn socket(&self) -> PathBuf {
-        self.folder.join("publisher.sock")
+    fn socket(&self) -> OsString {
+        self.folder.join("publisher.sock").into()
+    }
+
+    fn publisher_link(&self) -> Vec<OsString> {
+        match &self.link {
+            Link::SharedMemory => vec!["--socket".into(), self.socket()],
+            Link::Rdma(address) => {
+                ["--fabric", "verbs", "--listen", address].map(OsString::from).into()
+            }
+        }
+    }
+
+    fn subscriber_link(&self) -> Vec<OsString> {
+        match &self.link {
+            Link::SharedMemory => vec!["--socket".into(), self.socket()],
+            Link::Rdma(address) => ["--connect", address].map(OsString::from).into(),
+        }
     }
 
     fn report(&self) -> PathBuf {

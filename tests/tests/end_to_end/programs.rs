@@ -14,6 +14,10 @@ pub(crate) fn programs() -> &'static Path {
     FOLDER.get_or_init(|| {
         let folder =
             Path::new(env!("CARGO_BIN_EXE_tapecast-tape")).parent().expect("a folder").to_owned();
+        // Where nothing can be built, in a virtual machine, that was done before.
+        if std::env::var_os("TAPECAST_PROGRAMS_ARE_BUILT").is_some() {
+            return folder;
+        }
         // The other packages' programs; cargo finds nothing to do when they are there already.
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "-q", "-p", "tapecast-publisher", "-p", "tapecast-subscriber"]);
@@ -69,6 +73,11 @@ impl Processes {
         rustix::process::kill_process(pid, signal).expect("a living process");
     }
 
+    /// Ends one process at once, if it has not ended already.
+    pub(crate) fn kill(&mut self, index: usize) {
+        let _ = self.0[index].kill();
+    }
+
     /// Process id of one process.
     pub(crate) fn pid(&self, index: usize) -> u32 {
         self.0[index].id()
@@ -98,7 +107,9 @@ fn drain(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::Jo
 fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs().join(program));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_remove("TAPECAST_SOCKET").env_remove("TAPECAST_CONFIG");
+    for variable in ["TAPECAST_SOCKET", "TAPECAST_CONFIG", "TAPECAST_CONNECT"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tapecast_tests::bench::resident_bytes_of;
-use tapecast_tests::demo::{Account, Fleet, FleetPlan, join};
+use tapecast_tests::demo::{Account, Fleet, FleetPlan, Link, join};
 
 use super::programs::{Processes, folder, programs, wait_until};
 
@@ -16,6 +16,7 @@ fn run(folder: &Path, subscribers: usize, source: &[&str], tail: &[&str]) -> Acc
         subscribers,
         tail: tail.iter().map(|word| (*word).to_owned()).collect(),
         progress: false,
+        link: Link::SharedMemory,
     };
     let plan = Fleet::start(plan).expect("processes").wait(|| {}).expect("a run to its end");
     join(&plan.read_report().expect("a report"), plan.read_summaries().expect("summaries"))

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The tests that need an RDMA device, in a virtual machine that has one: the verbs types, hostile
+# subscribers, the conformance suite, and the shipped programs with 64 subscriber processes.
+#   run.sh [FILTER…]      only tests whose name contains one of these
+#   SCOPE=core run.sh     without the shipped programs, which takes about seven minutes less
+#   WIRE=1 run.sh         also the tests of two machines on a wire that loses, delays and goes dark
+# Skipped, with a line that says so, where no such machine can be started.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+
+"$here/available.sh" || exit 0
+
+# Exactly what the other tests are built with, so that nothing is built twice.
+built=$(mktemp)
+trap 'rm -f "$built"' EXIT
+cargo test -q --workspace --all-features --no-run --message-format=json >"$built"
+
+test_of() { # PACKAGE TARGET: prints the path of a test
+    grep -F '"profile":' "$built" | grep -F "/$1/Cargo.toml" | grep -F "\"name\":\"$2\"" |
+        grep -F '"test":true}' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+types=$(test_of shared/fabric tapecast_fabric)
+suite=$(test_of tests conformance)
+programs=$(test_of tests rdma)
+# Two machines, joined by a wire that loses, delays and goes dark.
+wire=$(test_of tests wire)
+for test in "$types" "$suite" "$programs" "$wire"; do
+    [[ -x $test ]] || { echo "vm: a test is missing from what cargo built" >&2; exit 1; }
+done
+
+[[ ${SCOPE:-all} != core ]] || programs=none
+
+failed=0
+in_vm() { # SECONDS COMMAND…
+    local limit=$1
+    shift
+    "$here/soft-roce.sh" --mem 6G --timeout "$limit" --env RUST_BACKTRACE=1 \
+        --env TAPECAST_TEST_NEEDS_DEVICE=1 --env TAPECAST_PROGRAMS_ARE_BUILT=1 --env TMPDIR=/tmp -- "$@" || failed=1
+}
+
+# One machine for all: it takes longer to boot than most tests take to run.
+in_vm 1500 bash -c '
+    failed=0
+    # Every program that uses RDMA loads every driver that is installed, which takes an emulated
+    # machine longer than the rest of its start. The files are gone in the machine only.
+    find /etc/libibverbs.d -name "*.driver" ! -name rxe.driver -delete
+    "$1" --test-threads=1 "${@:4}" verbs:: || failed=1
+    "$2" --test-threads=2 "${@:4}" verbs || failed=1
+    [[ $3 == none ]] || "$3" --test-threads=1 "${@:4}" || failed=1
+    exit $failed
+' bash "$types" "$suite" "$programs" "$@"
+# Slow, and of two machines: only when it is asked for.
+[[ -z ${WIRE:-} ]] || TAPECAST_VM_TESTS=1 "$wire" --test-threads=1 "$@" || failed=1
+exit $failed

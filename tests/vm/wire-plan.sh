@@ -1,0 +1,8 @@
+# What wire-a.sh and wire-b.sh must agree on.
+# shellcheck disable=SC2034
+wires=(loss-1 loss-5 blackout outage capture)
+subscribers=4
+first_port=7411
+day=(--set "source.synthetic.length=18000 messages")
+# An emulated machine may stand still for longer than a real one: 7 tries of 0.27 s.
+patient=(--set rdma.timeout=16 --set rdma.retry_count=6)
