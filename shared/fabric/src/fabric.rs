@@ -1,5 +1,7 @@
 //! The publisher's end of a fabric.
 
+use tapecast_ring::CellReader;
+use tapecast_ring::cell::{CellCounters, CellLatency};
 use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentEntry, Nanos, Position, Sequence, SessionId};
@@ -162,4 +164,27 @@ pub struct SessionStats {
     pub heartbeat: Nanos,
     /// Values in its cell that could not be true and were ignored; 0 in health.
     pub faults: u64,
+}
+
+impl LatencyReport {
+    /// What a session's cell says.
+    pub(crate) fn of(cell: &CellReader) -> Self {
+        let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = cell.latency();
+        Self { count, p50_ns, p99_ns, p99_9_ns: p999_ns, max_ns }
+    }
+
+    /// As it is written into a cell.
+    pub(crate) const fn to_cell(self) -> CellLatency {
+        let Self { count, p50_ns, p99_ns, p99_9_ns, max_ns } = self;
+        CellLatency { count, p50_ns, p99_ns, p999_ns: p99_9_ns, max_ns }
+    }
+}
+
+impl SessionCounts {
+    /// What a session's cell says.
+    pub(crate) fn of(cell: &CellReader) -> Self {
+        let CellCounters { delivered, conflated, lost, lapped, initial_images } = cell.counters();
+        let channel_sequence = cell.channel_sequence();
+        Self { channel_sequence, delivered, conflated, lost, initial_images, laps: lapped }
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals, Verdict};
-use tapecast_ring::cell::{CELL_REQUESTS, CellCounters, CellLatency};
+use tapecast_ring::cell::{CELL_REQUESTS, CellCounters};
 use tapecast_ring::{CellWriter, RecordBuffer, RemoteReader};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{
@@ -376,9 +376,7 @@ impl<I: Inlet> Endpoint for RingEndpoint<I> {
         if self.inlet.is_stopped() {
             return;
         }
-        let LatencyReport { count, p50_ns, p99_ns, p99_9_ns, max_ns } = latency;
-        let p999_ns = p99_9_ns;
-        self.cell.set_latency(&CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns });
+        self.cell.set_latency(&latency.to_cell());
         self.cell.set_heartbeat(now);
         self.news.figures = true;
         self.push_news();

@@ -1,13 +1,14 @@
 //! The publisher's end.
 
+mod cells;
+
 use std::time::{Duration, Instant};
 
 use tapecast_core::fan_out::{self, Record, Source, Staged, Staging};
 use tapecast_core::session::{DIRECTORY_RECORD_BYTES, Eviction, SentTotals};
 use tapecast_core::{FanOut, Session};
-use tapecast_ring::cell::CELL_REQUESTS;
 use tapecast_wire::attach::{Farewell, Policy};
-use tapecast_wire::limits::{MAX_SUBSCRIBERS, POOL_PAGES, RECORD_ALIGN_BYTES, record_bytes_max};
+use tapecast_wire::limits::{MAX_SUBSCRIBERS, POOL_PAGES, record_bytes_max};
 use tapecast_wire::{Epoch, InstrumentEntry, InstrumentId, Nanos, Sequence, SessionId, Snapshot};
 
 use super::directory::encode;
@@ -33,8 +34,8 @@ const LOW_PAGES: usize = POOL_PAGES / 2;
 /// path that is worth using takes microseconds, a bad one a few milliseconds.
 const STALLED_NS: Nanos = Nanos(5_000_000);
 /// Records that a held session's work requests may refer to. All sessions together then keep at
-/// most a quarter of the pool beside what they had taken before, so that the last quarter is the
-/// feed's, whatever peers are gone.
+/// most a quarter of the pool beside what they took before they were held: half of it, and what is
+/// published in [`STALLED_NS`]. The rest is the feed's, whatever peers are gone.
 const HELD_RECORDS: usize = POOL_PAGES / 4 / MAX_SUBSCRIBERS;
 
 /// What every fabric of this kind has to know.
@@ -187,11 +188,12 @@ impl<N: Network> RingFabric<N> {
         if !is_short && !self.is_short {
             return;
         }
-        self.is_short = is_short;
+        // Nobody looks while pages are plenty, so what was seen then says nothing now.
+        let was_short = core::mem::replace(&mut self.is_short, is_short);
         for (index, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
-            let idle = side.line.outstanding() == 0;
-            let stalled = side.stalled.on_look(side.line.retired(), idle, now);
+            let restart = !was_short || side.line.outstanding() == 0;
+            let stalled = side.stalled.on_look(side.line.retired(), restart, now);
             let held = is_short && stalled >= STALLED_NS && side.line.records() > HELD_RECORDS;
             self.fan_out.hold(SessionId(index as u32), held);
         }
@@ -232,77 +234,6 @@ impl<N: Network> RingFabric<N> {
         let dropped = side.line.drop_staged();
         self.fan_out.on_retired(id, dropped);
         self.network.break_off(id, &mut side.line);
-    }
-
-    /// What the subscribers say in their cells, and what they ask for.
-    fn read_cells(&mut self, now: Nanos) -> usize {
-        let mut news = 0;
-        for index in 0..self.sides.len() {
-            let id = SessionId(index as u32);
-            if self.fan_out.is_served(id) {
-                news += self.read_cell(id, now) + self.take_requests(id);
-                self.show(id);
-            }
-        }
-        news
-    }
-
-    fn read_cell(&mut self, id: SessionId, now: Nanos) -> usize {
-        let Some(side) = &self.sides[id.index()] else { return 0 };
-        let Some(cell) = &side.cell else { return 0 };
-        // The fan-out judges the claims.
-        let Some((consumed, receives)) = cell.claims() else { return 0 };
-        let beat = cell.heartbeat().0;
-        match self.fan_out.on_credit(id, consumed, receives) {
-            Ok(more) => {
-                if self.fan_out.on_beat(id, beat, now)
-                    && let Some(reason) = self.fan_out.session(id).and_then(Session::eviction)
-                {
-                    self.evict(id, reason);
-                }
-                usize::from(more)
-            }
-            Err(liar) => {
-                side.watched.count_fault();
-                self.evict(id, Eviction::Liar(liar));
-                1
-            }
-        }
-    }
-
-    fn take_requests(&mut self, id: SessionId) -> usize {
-        let Some(side) = &mut self.sides[id.index()] else { return 0 };
-        let Some(cell) = &side.cell else { return 0 };
-        let Some(made) = cell.requests() else { return 0 };
-        // More than can be open, or fewer than were taken: nobody can say which are meant.
-        if made.wrapping_sub(side.requests) > CELL_REQUESTS {
-            if made != side.absurd {
-                side.absurd = made;
-                side.watched.count_fault();
-            }
-            return 0;
-        }
-        let taken = side.requests..made;
-        side.requests = made;
-        let mut news = 0;
-        for nth in taken {
-            let instrument = InstrumentId(u32::try_from(cell.request(nth)).unwrap_or(u32::MAX));
-            if side.may_watch(self.directory.get(instrument)) {
-                news += usize::from(self.fan_out.watch(id, instrument));
-            } else {
-                side.watched.count_fault();
-            }
-        }
-        news
-    }
-
-    /// Shows others how far a session is. What waits for credit counts as one record at least.
-    fn show(&self, id: SessionId) {
-        let Some(side) = &self.sides[id.index()] else { return };
-        let Some(session) = self.fan_out.session(id) else { return };
-        let least = if self.fan_out.has_backlog(id) { RECORD_ALIGN_BYTES as u64 } else { 0 };
-        let window = session.window();
-        side.watched.show(window.consumed(), window.lag_bytes().max(least));
     }
 
     /// The state to tell a session: while the channel ends, one that has a backlog is not done yet.

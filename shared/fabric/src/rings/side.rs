@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use tapecast_core::Session;
 use tapecast_core::session::Eviction;
-use tapecast_ring::cell::{CellCounters, CellLatency};
 use tapecast_ring::{CellReader, CellWriter};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SYMBOL_BYTES, SessionId};
@@ -91,9 +90,10 @@ pub(super) struct Stalled {
 }
 
 impl Stalled {
-    /// Looks at the number of work requests ever retired. Returns for how long it has stood still.
-    pub(super) fn on_look(&mut self, retired: u64, idle: bool, now: Nanos) -> Nanos {
-        if idle || retired != self.retired {
+    /// Looks at the number of work requests ever retired. Returns for how long it has stood still;
+    /// `restart` when nothing waits, or nobody looked for a while.
+    pub(super) fn on_look(&mut self, retired: u64, restart: bool, now: Nanos) -> Nanos {
+        if restart || retired != self.retired {
             *self = Self { retired, since: now };
         }
         now.since(self.since)
@@ -169,23 +169,12 @@ impl Watched {
             policy: self.policy,
             consumed: Position(self.consumed.load(Ordering::Relaxed)),
             lag_bytes: self.lag_bytes.load(Ordering::Relaxed),
-            counts: cell.map_or_else(SessionCounts::default, counts),
-            latency: cell.map_or_else(LatencyReport::default, |cell| latency(cell.latency())),
+            counts: cell.map_or_else(SessionCounts::default, SessionCounts::of),
+            latency: cell.map_or_else(LatencyReport::default, LatencyReport::of),
             heartbeat: cell.map_or(Nanos(0), CellReader::heartbeat),
             faults: self.faults.load(Ordering::Relaxed),
         }
     }
-}
-
-fn counts(cell: &CellReader) -> SessionCounts {
-    let CellCounters { delivered, conflated, lost, lapped, initial_images } = cell.counters();
-    let channel_sequence = cell.channel_sequence();
-    SessionCounts { channel_sequence, delivered, conflated, lost, initial_images, laps: lapped }
-}
-
-const fn latency(cell: CellLatency) -> LatencyReport {
-    let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = cell;
-    LatencyReport { count, p50_ns, p99_ns, p99_9_ns: p999_ns, max_ns }
 }
 
 /// Figures of one session. Any thread may look; the sender is not asked.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals};
-use tapecast_ring::cell::{CELL_BYTES, CELL_WORDS, CellCounters, CellError, CellLatency};
+use tapecast_ring::cell::{CELL_BYTES, CELL_WORDS, CellCounters, CellError};
 use tapecast_ring::latest::LatestError;
 use tapecast_ring::region::{REGION_HEADER_BYTES, RegionError, RegionState};
 use tapecast_ring::{
@@ -382,9 +382,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn report(&mut self, now: Nanos, latency: LatencyReport) {
-        let LatencyReport { count, p50_ns, p99_ns, p99_9_ns, max_ns } = latency;
-        let p999_ns = p99_9_ns;
-        self.cell.set_latency(&CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns });
+        self.cell.set_latency(&latency.to_cell());
         self.cell.set_heartbeat(now);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::net::{SendFlags, send};
-use tapecast_ring::cell::{CELL_WORDS, CellCounters, CellLatency};
+use tapecast_ring::cell::CELL_WORDS;
 use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Position, Sequence};
@@ -142,8 +142,8 @@ impl SessionMonitor {
             policy: *policy,
             consumed,
             lag_bytes: lag_bytes(consumed, tail),
-            counts: counts(&cell),
-            latency: latency(cell.latency()),
+            counts: SessionCounts::of(&cell),
+            latency: LatencyReport::of(&cell),
             heartbeat: cell.heartbeat(),
             faults: faults.load(Ordering::Relaxed),
         }
@@ -166,17 +166,6 @@ impl Monitor for SessionMonitor {
 
 const fn lag_bytes(consumed: Position, tail: Position) -> u64 {
     tail.0.saturating_sub(consumed.0)
-}
-
-fn counts(cell: &CellReader) -> SessionCounts {
-    let CellCounters { delivered, conflated, lost, lapped, initial_images } = cell.counters();
-    let channel_sequence = cell.channel_sequence();
-    SessionCounts { channel_sequence, delivered, conflated, lost, initial_images, laps: lapped }
-}
-
-const fn latency(cell: CellLatency) -> LatencyReport {
-    let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = cell;
-    LatencyReport { count, p50_ns, p99_ns, p99_9_ns: p999_ns, max_ns }
 }
 
 /// The publisher's end of one session's wake socket.

@@ -480,6 +480,33 @@ fn a_feed_that_queues_much_does_not_make_those_conflate_who_keep_up() {
 }
 
 #[test]
+fn one_that_was_idle_since_pages_were_short_before_is_not_taken_for_gone() {
+    let mut config = config();
+    config.ring_bytes = 256 << 10;
+    (config.execute_ticks_max, config.complete_ticks_max) = (0, 0);
+    let mut network = Network::new(&config);
+    let mut subscriber = network.join(Policy::Conflate);
+    let hoard =
+        |network: &Network| -> Vec<_> { (0..600).map(|_| network.pool.loan().unwrap()).collect() };
+    let queued = hoard(&network);
+    network.settle(&mut [&mut subscriber]);
+    drop(queued);
+    network.settle(&mut [&mut subscriber]);
+    network.now.0 += 1_000_000_000;
+    // Less than what counts as standing still, and more than one look.
+    subscriber.faults.delay_completions(3);
+    let queued = hoard(&network);
+    for _ in 0..10 {
+        (0..16).for_each(|_| assert!(network.publish(A)));
+        network.turn();
+    }
+    drop(queued);
+    network.settle(&mut [&mut subscriber]);
+    let totals = subscriber.receiver.totals();
+    assert_eq!((totals.delivered, totals.conflated), (160, 0));
+}
+
+#[test]
 fn a_subscriber_is_never_sent_what_it_was_not_granted_whatever_it_asks_for_later() {
     let mut network = Network::new(&config());
     let symbols = ["SYM0".to_owned()];

@@ -305,7 +305,7 @@ fn when_every_send_queue_is_full_and_all_are_flushed_at_once_the_completion_queu
         return;
     }
     let mut config = config();
-    // Nothing is signaled but the end of a burst, so that as much as can be is outstanding.
+    // Each snapshot is a work request, and none is found out to be unanswered before the end.
     (config.route.timeout, config.route.retry_count) = (20, 6);
     (config.signal_every, config.gather) = (32, 1);
     let mut publisher = Publisher::new(&config);
@@ -334,7 +334,10 @@ fn when_every_send_queue_is_full_and_all_are_flushed_at_once_the_completion_queu
     });
     publisher.assert_whole();
     let counts = publisher.fabric.network().counts();
-    assert!(counts.completions >= 4096, "{counts:?}");
+    // A device may hold more than was asked for, so that it reports no overrun says little: what it
+    // ever had to hold is what counts.
+    assert_eq!(counts.completions, 4096, "{counts:?}");
+    assert!(counts.completions_high_water <= 4096, "{counts:?}");
     assert!(!counts.lost, "{counts:?}");
     assert_eq!(publisher.host.take_events(), Vec::<String>::new(), "no overrun was reported");
 }
