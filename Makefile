@@ -36,7 +36,7 @@ demo-rdma: prepare ## the same over RDMA: Soft-RoCE in a virtual machine, 64 que
 		$(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
 
 .PHONY: test-vm
-test-vm: prepare ## the tests that need an RDMA device, with 64 processes too (WIRE=1: and two machines)
+test-vm: prepare ## the tests that need an RDMA device, in virtual machines (SCOPE=core: only the quick ones)
 	@$(CARGO_ENV) tests/vm/run.sh
 
 .PHONY: bench-rdma

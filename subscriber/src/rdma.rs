@@ -5,7 +5,8 @@ use std::net::IpAddr;
 #[cfg(feature = "verbs")]
 use tapecast_fabric::verbs::{DeviceChoice, EndpointConfig, RouteConfig};
 
-/// Choices of a session over RDMA. All have a default; say only what differs:
+/// Choices of a session over RDMA. How long to wait for acknowledgements is the publisher's choice
+/// (its `rdma.timeout` and `rdma.retry_count`), for both ends. All have a default; say only what differs:
 ///
 /// ```
 /// use tapecast_subscriber::RdmaChoices;
@@ -37,10 +38,6 @@ pub struct RdmaChoices {
     pub service_level: u8,
     /// IP hop limit, 1 to 255. Default 64.
     pub hop_limit: u8,
-    /// Wait for an acknowledgement: 4.096 us times two to this power, 1 to 31. Default 14: 67 ms.
-    pub timeout: u8,
-    /// Times to send again before the publisher counts as gone, 0 to 7. Default 6.
-    pub retry_count: u8,
     /// Times to send again to a publisher that is not ready to receive, 0 to 7 where 7 means for
     /// ever. Default 6.
     pub rnr_retry: u8,
@@ -61,8 +58,6 @@ impl Default for RdmaChoices {
             traffic_class: 106,
             service_level: 0,
             hop_limit: 64,
-            timeout: 14,
-            retry_count: 6,
             rnr_retry: 6,
             min_rnr_timer: 12,
         }
@@ -83,8 +78,6 @@ impl RdmaChoices {
                 traffic_class: self.traffic_class,
                 service_level: self.service_level,
                 hop_limit: self.hop_limit,
-                timeout: self.timeout,
-                retry_count: self.retry_count,
                 rnr_retry: self.rnr_retry,
                 min_rnr_timer: self.min_rnr_timer,
                 ..RouteConfig::default()
@@ -119,8 +112,6 @@ mod tests {
             traffic_class: 104,
             service_level: 3,
             hop_limit: 2,
-            timeout: 10,
-            retry_count: 5,
             rnr_retry: 4,
             min_rnr_timer: 9,
         };
@@ -133,7 +124,6 @@ mod tests {
         assert!(config.huge_pages);
         let route = config.route;
         assert_eq!((route.traffic_class, route.service_level, route.hop_limit), (104, 3, 2));
-        assert_eq!((route.timeout, route.retry_count), (10, 5));
         assert_eq!((route.rnr_retry, route.min_rnr_timer), (4, 9));
     }
 }

@@ -14,8 +14,6 @@ libclang=$(tests/scripts/prepare.sh --libclang-path)
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 
-# Of the tests in virtual machines only the core: those with 64 processes and with two machines (make
-# test-vm, WIRE=1 tests/vm/run.sh) have not been seen to be green often enough to stop a landing.
 checks=(
     "fmt|cargo fmt --all --check"
     "clippy|cargo clippy -q --workspace --all-targets --all-features -- -D warnings"
@@ -25,7 +23,7 @@ checks=(
     "test|cargo test --workspace --all-features --no-fail-fast"
     "loom|tests/scripts/loom.sh"
     "fuzz|tests/scripts/fuzz.sh 200000"
-    "vm|tests/vm/smoke.sh && SCOPE=core tests/vm/run.sh"
+    "vm|tests/vm/smoke.sh && tests/vm/run.sh"
     "clean-up|tests/scripts/leftovers.sh"
 )
 

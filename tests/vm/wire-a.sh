@@ -50,7 +50,7 @@ for name in "${wires[@]}"; do
         ;;
     outage)
         # 7 tries of 67 ms: after half a second the queue pairs give up.
-        publish "$name" "$port" "${day[@]}" --set rdma.timeout=14 --set rdma.retry_count=6 &
+        publish "$name" "$port" "${long_day[@]}" --set rdma.timeout=14 --set rdma.retry_count=6 &
         await_subscribers
         sleep 1
         wire loss 100%

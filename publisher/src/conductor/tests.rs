@@ -19,7 +19,9 @@ use tapecast_fabric::{
     SessionStats, Wish,
 };
 use tapecast_wire::attach::{AttachRequest, Refusal};
-use tapecast_wire::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
+use tapecast_wire::rdma::{
+    PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget,
+};
 use tapecast_wire::{Instrument, InstrumentEntry, InstrumentId, Nanos};
 use tokio::runtime::Runtime;
 
@@ -154,7 +156,8 @@ fn queue_pair() -> QueuePairAddress {
 
 fn answer() -> RdmaAnswer {
     let cell = RemoteMemory { address: 4096, key: 5 };
-    RdmaAnswer { peer: queue_pair(), cell, instruments: 8 }
+    let retries = RetryBudget { timeout: 14, retry_count: 6 };
+    RdmaAnswer { peer: queue_pair(), cell, instruments: 8, retries }
 }
 
 fn request(symbols: &[&str]) -> AttachRequest {

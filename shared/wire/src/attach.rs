@@ -11,7 +11,7 @@
 //! make this side hold at most [`MAX_FRAME_BYTES`].
 
 use crate::directory::SYMBOL_BYTES;
-use crate::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
+use crate::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget};
 use crate::{Epoch, InstrumentId, SessionId, WIRE_VERSION, WireError};
 
 /// Bytes of a frame's head.
@@ -276,8 +276,12 @@ fn rdma_offer(cursor: &mut Cursor<'_>) -> Result<RdmaOffer, WireError> {
 }
 
 fn rdma_answer(cursor: &mut Cursor<'_>) -> Result<RdmaAnswer, WireError> {
-    let answer =
-        RdmaAnswer { peer: queue_pair(cursor)?, cell: memory(cursor)?, instruments: cursor.u32()? };
+    let answer = RdmaAnswer {
+        peer: queue_pair(cursor)?,
+        cell: memory(cursor)?,
+        instruments: cursor.u32()?,
+        retries: RetryBudget { timeout: cursor.u8()?, retry_count: cursor.u8()? },
+    };
     answer.check()?;
     Ok(answer)
 }
@@ -346,6 +350,7 @@ fn put_answer(out: &mut Vec<u8>, answer: &RdmaAnswer) -> Result<(), WireError> {
     put_queue_pair(out, &answer.peer);
     put_memory(out, answer.cell);
     out.extend(answer.instruments.to_le_bytes());
+    out.extend([answer.retries.timeout, answer.retries.retry_count]);
     Ok(())
 }
 

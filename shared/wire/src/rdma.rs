@@ -88,6 +88,17 @@ pub struct RemoteMemory {
     pub key: u32,
 }
 
+/// How long an end waits for acknowledgements before it takes its peer for gone. Both ends of a
+/// session have the publisher's: the end with the smaller one would end sessions that the other
+/// still holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudget {
+    /// Local ACK timeout: 4.096 us times two to this power, 1 to 31, for each try.
+    pub timeout: u8,
+    /// Times to send again, 0 to 7.
+    pub retry_count: u8,
+}
+
 /// What a subscriber offers: where to reach it, and the memory that the publisher is to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RdmaOffer {
@@ -112,6 +123,26 @@ pub struct RdmaAnswer {
     pub cell: RemoteMemory,
     /// Instruments that its directory has room for, at most [`MAX_INSTRUMENTS`].
     pub instruments: u32,
+    /// For the subscriber's queue pair, as the publisher's own.
+    pub retries: RetryBudget,
+}
+
+impl RetryBudget {
+    /// Checks what a peer sent.
+    ///
+    /// # Errors
+    /// [`WireError::Field`] for a timeout of 0, which would wait for ever, or a number of more than
+    /// 5 (timeout) or 3 (count) bits.
+    pub const fn check(&self) -> Result<(), WireError> {
+        let Self { timeout, retry_count } = *self;
+        if timeout == 0 || timeout > 31 {
+            return Err(WireError::Field { field: "timeout", value: timeout as u64 });
+        }
+        if retry_count > 7 {
+            return Err(WireError::Field { field: "retry_count", value: retry_count as u64 });
+        }
+        Ok(())
+    }
 }
 
 impl QueuePairAddress {
@@ -174,7 +205,8 @@ impl RdmaAnswer {
             let value = u64::from(self.instruments);
             return Err(WireError::Field { field: "instruments", value });
         }
-        self.cell.check("cell address", PAGE_BYTES as u64)
+        self.cell.check("cell address", PAGE_BYTES as u64)?;
+        self.retries.check()
     }
 }
 
@@ -201,6 +233,19 @@ mod tests {
             assert!(mtu.is_none_or(|mtu| mtu.code() == code && mtu.bytes() == 128 << code));
         }
         assert_eq!(PathMtu::Bytes4096.bytes(), 4096);
+    }
+
+    #[test]
+    fn a_retry_budget_has_the_ranges_of_a_queue_pair() {
+        for (timeout, retry_count) in [(1, 0), (31, 7)] {
+            assert_eq!(RetryBudget { timeout, retry_count }.check(), Ok(()));
+        }
+        for (timeout, retry_count, name) in
+            [(0, 6, "timeout"), (32, 6, "timeout"), (14, 8, "retry_count")]
+        {
+            let error = RetryBudget { timeout, retry_count }.check().unwrap_err();
+            assert!(matches!(error, WireError::Field { field, .. } if field == name), "{error}");
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ use tapecast_wire::attach::{
 use tapecast_wire::limits::{
     HEADER_BYTES, LEVEL_BYTES, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, PAGE_BYTES,
 };
-use tapecast_wire::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
+use tapecast_wire::rdma::{
+    PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget,
+};
 use tapecast_wire::{
     Epoch, Flags, Instrument, InstrumentEntry, InstrumentId, Kind, Level, Nanos, Sequence,
     SessionId, Snapshot, SnapshotFields, TradingStatus, UNDEFINED_PRICE, WIRE_VERSION, WireError,
@@ -189,7 +191,8 @@ fn offer() -> RdmaOffer {
 
 fn answer() -> RdmaAnswer {
     let cell = RemoteMemory { address: 0x7f00_0000_3000, key: 0x1112_1314 };
-    RdmaAnswer { peer: queue_pair(), cell, instruments: 500 }
+    let retries = RetryBudget { timeout: 14, retry_count: 6 };
+    RdmaAnswer { peer: queue_pair(), cell, instruments: 500, retries }
 }
 
 fn hex_of(message: &Message) -> String {
@@ -215,7 +218,7 @@ fn version_1_handshake_over_rdma_has_these_bytes() {
         ..AttachRequest::default()
     };
     assert_eq!(hex_of(&Message::Attach(request)), attach.replace(' ', ""));
-    let connect = format!("29000000 0600 0100 {peer} 003000 00007f0000 14131211 f4010000");
+    let connect = format!("2b000000 0600 0100 {peer} 003000 00007f0000 14131211 f4010000 0e06");
     assert_eq!(hex_of(&Message::Connect(answer())), connect.replace(' ', ""));
     assert_eq!(hex_of(&Message::Ready), "0000000007000100");
 }
@@ -311,14 +314,16 @@ proptest! {
         ring_bits in 13u32..=20,
         receive_depth in 1u32..=256,
         instruments in 0..=MAX_INSTRUMENTS as u32,
+        (timeout, retry_count) in (1u8..=31, 0u8..=7),
     ) {
+        let retries = RetryBudget { timeout, retry_count };
         let (ring, control, cell) = memories;
         let ring_bytes = 1 << ring_bits;
         let offer = RdmaOffer { peer, ring, ring_bytes, control, receive_depth };
         let request = AttachRequest { rdma: Some(offer), ..AttachRequest::default() };
         for message in [
             Message::Attach(request),
-            Message::Connect(RdmaAnswer { peer, cell, instruments }),
+            Message::Connect(RdmaAnswer { peer, cell, instruments, retries }),
         ] {
             prop_assert_eq!(decode(&message.encode().unwrap()).unwrap(), message);
         }

@@ -47,6 +47,10 @@ pub(crate) struct RdmaArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub rdma_ring: Option<u64>,
 
+    /// Put the ring into pages of 2 MiB, which must be reserved (`sysctl vm.nr_hugepages`)
+    #[arg(long)]
+    pub rdma_huge_pages: bool,
+
     /// Receives that are kept posted: how many writes may be under way [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub rdma_receives: Option<u32>,
@@ -86,6 +90,7 @@ impl RdmaArgs {
             ("--rdma-device", self.rdma_device.is_some()),
             ("--rdma-address", self.rdma_address.is_some()),
             ("--rdma-ring", self.rdma_ring.is_some()),
+            ("--rdma-huge-pages", self.rdma_huge_pages),
             ("--rdma-receives", self.rdma_receives.is_some()),
         ]
         .into_iter()
@@ -123,6 +128,7 @@ impl RdmaArgs {
             device: self.rdma_device.clone(),
             address: self.rdma_address,
             ring_bytes: self.rdma_ring.unwrap_or(usual.ring_bytes),
+            huge_pages: self.rdma_huge_pages,
             receive_depth: self.rdma_receives.unwrap_or(usual.receive_depth),
             ..usual
         }
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn every_option_of_rdma_is_refused_over_a_socket() {
         type Give = fn(&mut RdmaArgs);
-        let cases: [(&str, Give); 8] = [
+        let cases: [(&str, Give); 9] = [
             ("--ca", |args| args.ca = Some("x".into())),
             ("--cert", |args| args.cert = Some("x".into())),
             ("--key", |args| args.key = Some("x".into())),
@@ -211,6 +217,7 @@ mod tests {
             ("--rdma-device", |args| args.rdma_device = Some("x".into())),
             ("--rdma-address", |args| args.rdma_address = Some([10, 9, 0, 1].into())),
             ("--rdma-ring", |args| args.rdma_ring = Some(8192)),
+            ("--rdma-huge-pages", |args| args.rdma_huge_pages = true),
             ("--rdma-receives", |args| args.rdma_receives = Some(1)),
         ];
         for (flag, give) in cases {
@@ -225,8 +232,18 @@ mod tests {
     #[test]
     fn what_is_not_given_stays_as_the_sdk_has_it() {
         assert_eq!(remote().choices(), RdmaChoices::default());
-        let args = RdmaArgs { rdma_ring: Some(8192), rdma_receives: Some(7), ..remote() };
-        let expected = RdmaChoices { ring_bytes: 8192, receive_depth: 7, ..RdmaChoices::default() };
+        let args = RdmaArgs {
+            rdma_ring: Some(8192),
+            rdma_receives: Some(7),
+            rdma_huge_pages: true,
+            ..remote()
+        };
+        let expected = RdmaChoices {
+            ring_bytes: 8192,
+            receive_depth: 7,
+            huge_pages: true,
+            ..RdmaChoices::default()
+        };
         assert_eq!(args.choices(), expected);
     }
 }

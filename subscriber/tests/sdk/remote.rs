@@ -126,7 +126,7 @@ fn sizes_that_no_device_can_have_are_refused_by_name() {
     for (choices, name) in [
         (RdmaChoices { ring_bytes: 5_000, ..RdmaChoices::default() }, "5000"),
         (RdmaChoices { receive_depth: 20_000, ..RdmaChoices::default() }, "receive_depth"),
-        (RdmaChoices { timeout: 0, ..RdmaChoices::default() }, "timeout"),
+        (RdmaChoices { min_rnr_timer: 0, ..RdmaChoices::default() }, "min_rnr_timer"),
     ] {
         let builder = Subscriber::builder().connect_to("127.0.0.1:7411").rdma(choices);
         let error = builder.connect().unwrap_err();

@@ -9,4 +9,5 @@ mod device;
 mod harm;
 mod known_results;
 mod leaks;
+mod refusals;
 mod stage;

@@ -71,10 +71,15 @@ impl Stage {
 
     /// Waits for the publisher's end and returns its report.
     pub(crate) fn report(&mut self) -> Value {
+        self.report_and_log().0
+    }
+
+    /// The report, and what the publisher has logged.
+    pub(crate) fn report_and_log(&mut self) -> (Value, String) {
         let publisher = self.publisher.take().expect("a publisher that was started");
         let output = self.processes.finish(publisher);
         assert!(output.status.success(), "the publisher failed: {}", stderr(&output));
-        json(&self.file("report.json"))
+        (json(&self.file("report.json")), stderr(&output))
     }
 
     /// Waits for a process that must end well. When it does not, what the publisher said is told

@@ -12,7 +12,9 @@ use tapecast_control::certificates::{self, Plan};
 use tapecast_control::client::{self, AttachError, ClientTls, Granted, Opening, TcpTarget};
 use tapecast_control::{Lifeline, TcpListener, TcpListenerOptions, TlsFiles, TlsIdentity};
 use tapecast_wire::attach::{Accepted, AttachRequest, FRAME_HEAD_BYTES, FrameHead, Message};
-use tapecast_wire::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory};
+use tapecast_wire::rdma::{
+    PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget,
+};
 use tapecast_wire::{Epoch, SessionId};
 use tempfile::TempDir;
 
@@ -119,7 +121,8 @@ pub(crate) fn request() -> AttachRequest {
 
 pub(crate) fn answer() -> RdmaAnswer {
     let cell = RemoteMemory { address: 0x7f00_0000_2000, key: 10 };
-    RdmaAnswer { peer: queue_pair(2), cell, instruments: 500 }
+    let retries = RetryBudget { timeout: 14, retry_count: 6 };
+    RdmaAnswer { peer: queue_pair(2), cell, instruments: 500, retries }
 }
 
 fn queue_pair(queue_pair: u32) -> QueuePairAddress {

@@ -118,7 +118,7 @@ impl VerbsConfig {
 pub struct EndpointConfig {
     /// Device, port and address to use.
     pub device: DeviceChoice,
-    /// How packets travel.
+    /// How packets travel. Timeout and retry count are the publisher's, whatever these say.
     pub route: RouteConfig,
     /// Bytes of the ring, a power of two of at least 8 KiB. Default 1 MiB.
     pub ring_bytes: u64,

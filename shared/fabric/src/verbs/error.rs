@@ -1,13 +1,15 @@
 //! What can go wrong with an RDMA device, said so that the reader knows what to do.
 
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
 use tapecast_core::credit::WindowSizeError;
 use tapecast_wire::WireError;
 
+use super::memlock::LockLimit;
 use super::route::RouteError;
+
+const ENOSYS: i32 = 38;
 
 /// An RDMA device, or something made with it, could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -15,8 +17,9 @@ use super::route::RouteError;
 pub enum VerbsError {
     /// There is no RDMA device at all.
     #[error(
-        "there is no RDMA device ({source}): install rdma-core, load the driver's module \
-         (mlx5_ib, bnxt_re, .., or rdma_rxe for Soft-RoCE) and look at `ibv_devices`"
+        "there is no RDMA device{}: install rdma-core, load the driver's module \
+         (mlx5_ib, bnxt_re, .., or rdma_rxe for Soft-RoCE) and look at `ibv_devices`",
+        of_listing(source)
     )]
     NoDevice {
         /// What the system said.
@@ -170,7 +173,22 @@ pub enum VerbsError {
         /// What to change.
         remedy: &'static str,
     },
-    /// The limit on locked memory is too small.
+    /// The limit on locked memory is too small for what will be registered.
+    #[error(
+        "{needed} bytes have to be locked in memory for the RDMA device and the limit \
+         RLIMIT_MEMLOCK is {limit}: raise it (`ulimit -l {needed_kib}`, or LimitMEMLOCK={needed} or \
+         infinity in the systemd unit)"
+    )]
+    MemoryLimit {
+        /// Bytes to lock.
+        needed: u64,
+        /// The limit, in bytes.
+        limit: u64,
+        /// `needed` in KiB, as `ulimit` counts.
+        needed_kib: u64,
+    },
+    /// What is locked already and what was to be registered are more than the limit, or than there
+    /// is.
     #[error(
         "ibv_reg_mr: {bytes} bytes have to be locked in memory and the limit RLIMIT_MEMLOCK is \
          {limit} ({source}): raise it (`ulimit -l`, or LimitMEMLOCK=infinity in the systemd \
@@ -213,21 +231,13 @@ pub enum VerbsError {
     },
 }
 
-/// A limit on locked memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockLimit {
-    /// At most so many bytes.
-    Bytes(u64),
-    /// None.
-    Unlimited,
-}
-
-impl fmt::Display for LockLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(bytes) => write!(f, "{bytes} bytes"),
-            Self::Unlimited => f.write_str("unlimited"),
-        }
+/// What listing the devices failed with, in words.
+fn of_listing(source: &io::Error) -> String {
+    match (source.raw_os_error(), source.kind()) {
+        (_, io::ErrorKind::NotFound) => String::new(),
+        // What the library says when the kernel has no interface for it.
+        (Some(ENOSYS), _) => " (the kernel module ib_uverbs is not loaded)".to_owned(),
+        _ => format!(" ({source})"),
     }
 }
 
@@ -261,7 +271,7 @@ mod tests {
         let cases: [(VerbsError, &[&str]); 6] = [
             (
                 VerbsError::NoDevice { source: io::Error::from_raw_os_error(38) },
-                &["rdma-core", "module", "ibv_devices"],
+                &["rdma-core", "ib_uverbs is not loaded", "ibv_devices"],
             ),
             (
                 VerbsError::DeviceAbsent { wanted: "mlx5_7".into(), present: "rxe0".into() },

@@ -7,13 +7,14 @@ use tapecast_core::Session;
 use tapecast_core::session::Terms;
 use tapecast_ring::cell::CELL_BYTES;
 use tapecast_wire::attach::Policy;
-use tapecast_wire::rdma::{RdmaAnswer, RdmaOffer, RemoteMemory};
+use tapecast_wire::rdma::{RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget};
 
 use super::completion::CompletionQueue;
 use super::config::VerbsConfig;
 use super::device::{Port, ProtectionDomain, address_of};
 use super::error::VerbsError;
 use super::events::{AsyncEvents, Event};
+use super::memlock;
 use super::memory::{Access, MemoryRegion};
 use super::network::{LineSize, VerbsLine, VerbsNetwork};
 use super::queue_pair::{Depths, QueuePair, check_sessions, random_packet_sequence};
@@ -56,6 +57,8 @@ impl VerbsHost {
         let port = Port::open(&config.device)?;
         let domain = ProtectionDomain::new(&port.context)?;
         check_sessions(&domain, config.sessions_max)?;
+        let cells = std::iter::repeat_n(CELL_BYTES as u64, config.sessions_max);
+        memlock::check(cells.chain([pool.extent().1 as u64]))?;
         let completions = CompletionQueue::new(&port.context, config.completion_depth, None)?;
         let registered = MemoryRegion::register_pool(&domain, &pool)?;
         let settings = RingSettings {
@@ -131,13 +134,15 @@ impl VerbsHost {
         let queue = &self.completions;
         let queue_pair = QueuePair::create(&self.domain, queue, queue, depths)?;
         let packet_sequence = random_packet_sequence();
+        let route = &self.config.route;
         queue_pair.to_init(&self.port, Access::RemoteWrite)?;
-        queue_pair.to_rtr(&offer.peer, &self.config.route, &self.port)?;
-        queue_pair.to_rts(packet_sequence, &self.config.route)?;
+        queue_pair.to_rtr(&offer.peer, route, &self.port)?;
+        queue_pair.to_rts(packet_sequence, route)?;
         let answer = RdmaAnswer {
             peer: queue_pair.address(&self.port, packet_sequence),
             cell: RemoteMemory { address: cell.address(), key: cell.rkey() },
             instruments: self.config.instruments as u32,
+            retries: RetryBudget { timeout: route.timeout, retry_count: route.retry_count },
         };
         Ok((queue_pair, cell, answer))
     }

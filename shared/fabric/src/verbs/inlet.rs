@@ -13,7 +13,7 @@ use tapecast_ring::cell::{
 use tapecast_ring::remote::TailError;
 use tapecast_ring::{CellReader, CellWriter, RemoteReader, Words, WordsMut};
 use tapecast_wire::limits::WORD_BYTES;
-use tapecast_wire::rdma::{CONTROL_BLOCK_BYTES, RdmaAnswer, RdmaOffer, RemoteMemory};
+use tapecast_wire::rdma::{CONTROL_BLOCK_BYTES, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget};
 use tapecast_wire::{Epoch, Position, SessionId};
 
 use super::VerbsEndpoint;
@@ -21,9 +21,11 @@ use super::completion::{Completion, CompletionChannel, CompletionQueue, Status};
 use super::config::EndpointConfig;
 use super::device::{Port, ProtectionDomain};
 use super::error::VerbsError;
+use super::memlock;
 use super::memory::{Access, MemoryRegion};
 use super::queue_pair::{Depths, QueuePair, random_packet_sequence};
 use super::receives::ReceiveChain;
+use super::route::RouteConfig;
 use super::send_queue::{INLINE_BYTES, SendQueue};
 use crate::WaitStrategy;
 use crate::rings::{CONTROL_WORDS, Inlet, News, RingEndpoint, Terms};
@@ -64,6 +66,7 @@ impl Offered {
     pub fn open(config: &EndpointConfig) -> Result<Self, VerbsError> {
         config.check()?;
         let port = Port::open(&config.device)?;
+        memlock::check([config.ring_bytes + CONTROL_BLOCK_BYTES, CELL_BYTES as u64])?;
         let inlet = VerbsInlet::new(&port, config)?;
         inlet.queue_pair.to_init(&port, Access::RemoteWrite)?;
         let mut offered =
@@ -101,8 +104,10 @@ impl Offered {
     pub fn connect(mut self, answer: &RdmaAnswer) -> Result<Connected, VerbsError> {
         answer.check().map_err(VerbsError::Peer)?;
         let queue_pair = &self.inlet.queue_pair;
-        queue_pair.to_rtr(&answer.peer, &self.config.route, &self.port)?;
-        queue_pair.to_rts(self.packet_sequence, &self.config.route)?;
+        let RetryBudget { timeout, retry_count } = answer.retries;
+        let route = RouteConfig { timeout, retry_count, ..self.config.route };
+        queue_pair.to_rtr(&answer.peer, &route, &self.port)?;
+        queue_pair.to_rts(self.packet_sequence, &route)?;
         self.inlet.remote_cell = answer.cell;
         let instruments = answer.instruments as usize;
         Ok(Connected { inlet: self.inlet, config: self.config, instruments })

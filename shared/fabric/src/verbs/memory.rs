@@ -10,12 +10,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::process::{Resource, getrlimit};
 use tapecast_ring::WordsMut;
 
 use super::device::ProtectionDomain;
-use super::error::{LockLimit, VerbsError};
+use super::error::VerbsError;
 use super::ffi;
+use super::memlock::LockLimit;
 use crate::pool::Pool;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -209,15 +209,11 @@ fn map(len: usize, huge_pages: bool) -> Result<MmapRaw, VerbsError> {
 fn not_registered(bytes: u64, access: Access) -> VerbsError {
     let source = io::Error::last_os_error();
     if source.raw_os_error() == Some(ENOMEM) {
-        return VerbsError::LockedMemory { bytes, limit: lock_limit(), source };
+        return VerbsError::LockedMemory { bytes, limit: LockLimit::configured(), source };
     }
     let values = format!("{bytes} bytes, {access:?}");
     let remedy = "compare max_mr and max_mr_size in `ibv_devinfo -v`";
     VerbsError::Call { call: "ibv_reg_mr", values, source, remedy }
-}
-
-fn lock_limit() -> LockLimit {
-    getrlimit(Resource::Memlock).current.map_or(LockLimit::Unlimited, LockLimit::Bytes)
 }
 
 #[cfg(test)]
