@@ -183,7 +183,7 @@ impl<F: Fabric> Sender<F> {
         }
         if commands + published + turned > 0 {
             Work::Done
-        } else if gated || self.fabric.awaits_credit() {
+        } else if gated || self.fabric.awaits_peers() {
             Work::Gated
         } else {
             Work::Idle
@@ -196,7 +196,7 @@ impl<F: Fabric> Sender<F> {
     fn settle(&mut self) -> Work {
         let Ending::Settling(deadline) = self.ending else { return Work::Closed };
         let turned = self.fabric.turn(unix_now());
-        if (turned > 0 || self.fabric.awaits_credit()) && Instant::now() < deadline {
+        if (turned > 0 || self.fabric.awaits_peers()) && Instant::now() < deadline {
             return if turned > 0 { Work::Done } else { Work::Gated };
         }
         self.ending = Ending::Told;

@@ -52,9 +52,10 @@ pub trait Fabric {
     /// there was to do; zero means idle. To be called at least every 100 ms.
     fn turn(&mut self, now: Nanos) -> usize;
 
-    /// Whether a session waits for room that its subscriber makes without ringing anybody: then do
-    /// not park for long, and turn again soon.
-    fn awaits_credit(&self) -> bool {
+    /// Whether something is awaited that comes without ringing anybody: room that a subscriber
+    /// makes, or the completion of what was sent to it. Then do not park for long, and turn again
+    /// soon.
+    fn awaits_peers(&self) -> bool {
         false
     }
 

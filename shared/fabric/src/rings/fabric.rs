@@ -411,12 +411,13 @@ impl<N: Network> Fabric for RingFabric<N> {
         let staged = self.pump();
         self.tell_sessions(now);
         self.ring_doorbells();
-        // Something in flight needs further turns, even when none of it is due at this tick.
-        moved + reaped + news + staged + self.outstanding().min(1)
+        let in_flight = if N::TIME_IS_TURNS { self.outstanding().min(1) } else { 0 };
+        moved + reaped + news + staged + in_flight
     }
 
-    fn awaits_credit(&self) -> bool {
-        (0..self.sides.len()).any(|index| self.fan_out.has_backlog(SessionId(index as u32)))
+    fn awaits_peers(&self) -> bool {
+        self.outstanding() > 0
+            || (0..self.sides.len()).any(|index| self.fan_out.has_backlog(SessionId(index as u32)))
     }
 
     fn session_stats(&self, id: SessionId) -> Option<SessionStats> {

@@ -90,6 +90,10 @@ pub trait Network {
     /// Puts a queue pair into error: everything outstanding completes soon, as flushed.
     fn break_off(&mut self, id: SessionId, line: &mut Self::Line);
 
+    /// Whether the network is a model, in which time passes only in turns: something in flight then
+    /// is work, even when none of it is due in this turn.
+    const TIME_IS_TURNS: bool;
+
     /// Lets time pass, where the network is a model. Returns how much moved.
     fn step(&mut self, lines: &mut Lines<Self::Line>) -> usize;
 

@@ -116,6 +116,8 @@ impl Network for SimNetwork {
         }
     }
 
+    const TIME_IS_TURNS: bool = true;
+
     /// Lets every session's device do what is due at this tick.
     fn step(&mut self, lines: &mut Lines<SimLine>) -> usize {
         self.tick += 1;

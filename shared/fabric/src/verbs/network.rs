@@ -281,6 +281,8 @@ impl Network for VerbsNetwork {
         stop(&line.queue_pair);
     }
 
+    const TIME_IS_TURNS: bool = false;
+
     /// The device needs nobody to make it move.
     fn step(&mut self, _lines: &mut Lines<VerbsLine>) -> usize {
         0
