@@ -7,8 +7,6 @@ programs=$1 out=$2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/wire-plan.sh"
 
-wire() { tc qdisc replace dev eth0 root netem limit 20000 "$@"; }
-
 # Until all subscribers have a queue pair here, and so the day has begun.
 await_subscribers() {
     for _ in $(seq 600); do
@@ -48,10 +46,9 @@ publish() { # NAME PORT ARGUMENT…
 port=$first_port
 for name in "${wires[@]}"; do
     echo "$name"
-    wire delay 0ms
+    wire "$name"
     case $name in
-    loss-1) wire delay 2ms loss 1% && publish "$name" "$port" "${day[@]}" "${patient[@]}" ;;
-    loss-5) wire delay 2ms loss 5% && publish "$name" "$port" "${day[@]}" "${patient[@]}" ;;
+    loss-1 | loss-5) publish "$name" "$port" "${day[@]}" "${patient[@]}" ;;
     blackout)
         publish "$name" "$port" "${day[@]}" "${patient[@]}" &
         await_subscribers

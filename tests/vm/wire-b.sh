@@ -8,6 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 port=$first_port
 for name in "${wires[@]}"; do
+    wire "$name"
     readers=()
     for number in $(seq "$subscribers"); do
         "$programs/tapecast-subscriber" tail --quiet --until-end --connect "10.8.0.1:$port" \
