@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -123,13 +123,19 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits until `condition` holds; a test that waits in vain fails after two minutes.
+/// After this a test that waits in vain fails. An emulated machine starts 64 processes in minutes.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Waits until `condition` holds.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        let looked = Instant::now();
         if condition() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        // Looking must not take the processor from those that are waited for.
+        std::thread::sleep((4 * looked.elapsed()).max(Duration::from_millis(10)));
     }
     panic!("waited in vain: {what}");
 }

@@ -59,7 +59,7 @@ impl Stage {
     pub(crate) fn subscribe(&mut self, name: &str, arguments: &[&str]) -> usize {
         let (address, path) = (self.address.clone(), self.text(&format!("{name}.json")));
         let mut all = vec!["tail", "--quiet", "--until-end", "--connect", &address, "--name", name];
-        all.extend(["--wait-for-publisher", "60", "--summary-json", &path]);
+        all.extend(["--wait-for-publisher", "600", "--summary-json", &path]);
         all.extend(arguments);
         self.processes.start("tapecast-subscriber", &all)
     }
