@@ -65,8 +65,8 @@ fuzz: prepare ## every fuzz target; RUNS=n inputs each
 
 .PHONY: sim
 sim: ## the deterministic simulator: SEEDS=n runs, or SEED=n again; SIM_ARGS for more, PLANTED=name plants a bug
-	cargo build --profile sim -q -p tapecast-tests $(if $(PLANTED),--features planted) --bin tapecast-sim
-	target/sim/tapecast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(PLANTED),--planted $(PLANTED)) $(SIM_ARGS)
+	cargo run --profile sim -q -p tapecast-tests $(if $(PLANTED),--features planted) --bin tapecast-sim -- \
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(PLANTED),--planted $(PLANTED)) $(SIM_ARGS)
 
 .PHONY: loom
 loom: ## model-check the ring's writer/reader protocol

@@ -2,9 +2,9 @@
 
 use tapecast_tests::simulator::{Options, Runner, Swarm};
 
-/// Seeds that are always tried: those of failures that were repaired come first.
-const FIXED_SEEDS: u64 = 300;
-const FRESH_SEEDS: u64 = 300;
+/// Seeds that are always tried.
+const FIXED_SEEDS: u64 = 1000;
+const FRESH_SEEDS: u64 = 500;
 
 /// Runs that fail, as lines that say how to see it again.
 fn failures(from: u64, count: u64) -> Vec<String> {
@@ -66,7 +66,7 @@ mod planted {
     use tapecast_tests::simulator::{Options, Runner};
 
     /// Seeds that are tried before a bug counts as not found.
-    const SEEDS_MAX: u64 = 400;
+    const SEEDS_MAX: u64 = 2000;
 
     /// How many seeds it takes to find a bug, and who does.
     fn seeds_until_found(bug: Planted) -> Option<(u64, String)> {

@@ -367,7 +367,8 @@ impl FanOut {
                 return (count, Staged::Done);
             };
             let Ok(placement) = session.window.place(record_bytes) else {
-                return (count, Staged::Done);
+                let stops_all = is_planted(Planted::PumpStopsAtFull);
+                return (count, if stops_all { Staged::NoMemory } else { Staged::Done });
             };
             let source = match due {
                 Due::Directory(instrument) => Source::Directory(instrument),

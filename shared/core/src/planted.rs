@@ -68,6 +68,10 @@ bugs! {
         "a session that was held while pages were short stays held";
     RequestPassedOver: "request-passed-over",
         "of several requests for an image the first is passed over";
+    PumpStopsAtFull: "pump-stops-at-full",
+        "the pump serves nobody behind the first session that has no credit";
+    DoorbellLate: "doorbell-late",
+        "the first session that a flush serves gets its doorbell with the next one";
     FullQueueTakesControl: "full-queue-takes-control",
         "a heartbeat is staged though the send queue is full";
 }

@@ -150,6 +150,8 @@ pub enum Event<'a> {
     Delivered { attachment: usize, seen: &'a Seen<'a> },
     /// A poll ended the session: as evicted, or because something is wrong.
     Broke { attachment: usize, evicted: bool, why: &'a str },
+    /// A subscriber was told that nothing follows what it has been handed.
+    Ended { attachment: usize },
     /// A session is taken out.
     Left { attachment: usize },
     /// The publisher is gone, and all its sessions with it.

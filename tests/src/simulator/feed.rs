@@ -33,26 +33,38 @@ pub(super) struct FeedState {
     pub(super) has_gap: bool,
     /// The page that is being filled.
     pub(super) page: Option<PageWriter>,
+    /// Instruments that have one more snapshot to come before the run ends.
+    pub(super) last_round: Vec<u32>,
 }
 
-/// Why a snapshot was not published.
+/// A snapshot was not published: a lossless session has no room, or the pool is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
-    /// A lossless session has no room.
-    Gated,
-    /// The pool is empty.
-    NoPage,
-}
+pub(super) struct Held;
 
 impl FeedState {
     pub(super) const fn new(dice: Dice) -> Self {
-        Self { dice, mood: Mood::Steady, sequence: 0, has_gap: false, page: None }
+        Self {
+            dice,
+            mood: Mood::Steady,
+            sequence: 0,
+            has_gap: false,
+            page: None,
+            last_round: Vec::new(),
+        }
     }
 }
 
 impl World {
     /// What the feed brings in one turn.
     pub(super) fn play_feed(&mut self) {
+        if self.history.healed {
+            while let Some(instrument) = self.feed.last_round.last().copied()
+                && self.publish(instrument).is_ok()
+            {
+                self.feed.last_round.pop();
+            }
+            return;
+        }
         let feed = self.history.plan.feed;
         let dice = &mut self.feed.dice;
         if dice.chance(feed.moods) {
@@ -95,13 +107,13 @@ impl World {
             feed_sequence,
             suspect: self.feed.has_gap,
         };
-        let record = self.encode(instrument, &issue).ok_or(Held::NoPage)?;
+        let record = self.encode(instrument, &issue).ok_or(Held)?;
         if self.feed.dice.chance(self.history.plan.feed.own_pages) {
             self.feed.page = None;
         }
         if self.fabric.publish(record).is_err() {
             self.tell(&Event::Refused { instrument });
-            return Err(Held::Gated);
+            return Err(Held);
         }
         self.feed.sequence = feed_sequence;
         self.feed.has_gap = false;

@@ -110,6 +110,8 @@ pub struct History {
     pub turn: u64,
     /// Whether faults are over.
     pub healed: bool,
+    /// Whether the channel has ended.
+    pub closed: bool,
     /// Life of the present publisher.
     pub epoch: u64,
     /// Snapshots that it has published.
@@ -128,6 +130,7 @@ impl History {
             plan,
             turn: 0,
             healed: false,
+            closed: false,
             epoch: 0,
             channel: 0,
             tracks: Vec::new(),

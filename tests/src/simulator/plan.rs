@@ -21,6 +21,8 @@ pub struct Plan {
     pub turn_ns: u64,
     /// Turns with faults.
     pub turns: u64,
+    /// Whether the channel ends while there is still something to deliver.
+    pub closes_early: bool,
     /// The subscribers.
     pub subscribers: Vec<Habits>,
     /// How the feed behaves.
@@ -120,8 +122,9 @@ impl Plan {
                 1 => POOL_PAGES - dice.within(64, 520) as usize,
                 _ => 0,
             },
-            turn_ns: dice.pick(&[1_000, 50_000, 400_000, 1_000_000]),
+            turn_ns: dice.pick(&[1_000, 100_000, 1_000_000, 1_000_000]),
             turns: dice.within(40, if count > 12 { 120 } else { 320 }),
+            closes_early: dice.chance(400),
             feed: Feed {
                 listed: dice.below(capacity + 1) as u32,
                 burst: dice.pick(&[8, 40, 120, 300]),
@@ -139,13 +142,24 @@ impl Plan {
 fn network(dice: &mut Dice, subscribers: u64) -> SimConfig {
     let mut config = SimConfig::new(Epoch(dice.within(1, 1 << 40)));
     config.seed = dice.draw();
-    config.instruments = dice.pick(&[1, 2, 5, 12, 40]);
+    config.instruments = dice.pick(&[1, 2, 5, 12, 12, 40, 130]);
     config.levels_per_side = dice.pick(&[1, 5, 10, 10, 30, 83]);
+    if dice.chance(4) {
+        // More than one pump passes over, and then the records must be small.
+        (config.instruments, config.levels_per_side) = (1500, 2);
+    }
     let largest = if subscribers > 12 { 3 } else { 7 };
     config.ring_bytes = 8192 << dice.below(largest);
     config.receive_depth = dice.pick(&[1, 2, 3, 8, 64, 256]);
     config.send_depth = dice.pick(&[2, 3, 4, 8, 16, 64]);
     config.gather = dice.pick(&[1, 2, 8, 16]);
+    if dice.chance(300) {
+        // As it is configured in earnest: then delays are bounded exactly.
+        (config.receive_depth, config.send_depth) = (256, 64);
+        config.ring_bytes = config.ring_bytes.max(64 << 10);
+        config.levels_per_side = config.levels_per_side.min(10);
+        config.instruments = config.instruments.min(12);
+    }
     config.signal_every = dice.within(1, u64::from(config.send_depth / 2)) as u32;
     config.execute_ticks_max = dice.pick(&[0, 1, 2, 6]);
     config.complete_ticks_max = dice.pick(&[0, 1, 2, 6]);
@@ -197,7 +211,7 @@ impl Faults {
             feed_gap: often(),
             watch: often() * 2,
             announce: often(),
-            squeeze: often() / 2,
+            squeeze: often(),
         }
     }
 }

@@ -10,7 +10,6 @@ use tapecast_wire::attach::Farewell;
 
 use super::bounds::Bounds;
 use super::event::Event;
-use super::feed::Held;
 use super::observers::{Observers, Violation};
 use super::panics;
 use super::plan::Plan;
@@ -124,11 +123,15 @@ fn play(plan: Plan, pool: &Pool, options: Options) -> Observers {
     }
     world.heal();
     world.publish_a_last_round();
+    if world.history.plan.closes_early {
+        world.close();
+    }
     world.come_to_rest();
     if world.observers.violation.is_none() {
         world.tell(&Event::Rested);
         world.tell_counts();
         world.close();
+        world.wait_for_the_end();
     }
     world.end()
 }
@@ -158,17 +161,14 @@ impl World {
         if self.history.tracks.is_empty() {
             self.announce();
         }
-        for instrument in 0..self.history.tracks.len() as u32 {
-            let (mut turns, most) = (0, self.turns_to_rest());
-            while let Err(held) = self.publish(instrument) {
-                self.turn(false);
-                turns += 1;
-                if turns > most && held == Held::NoPage {
-                    self.tell(&Event::Restless { what: "no page comes free", turns });
-                }
-                if self.observers.violation.is_some() {
-                    return;
-                }
+        self.feed.last_round = (0..self.history.tracks.len() as u32).collect();
+        let (mut left, mut turns, most) = (usize::MAX, 0, 2 * self.turns_to_rest());
+        while !self.feed.last_round.is_empty() && self.observers.violation.is_none() {
+            self.turn(true);
+            let before = core::mem::replace(&mut left, self.feed.last_round.len());
+            turns = if left < before { 0 } else { turns + 1 };
+            if turns > most {
+                self.tell(&Event::Restless { what: "nothing can be published", turns });
             }
         }
     }
@@ -195,9 +195,15 @@ impl World {
         self.tell(&Event::Restless { what: "the network does not come to rest", turns: most });
     }
 
-    /// The channel ends, and everybody is told.
+    /// The channel ends, once.
     fn close(&mut self) {
-        self.fabric.close(Nanos(self.now), Farewell::Closing);
+        if !core::mem::replace(&mut self.history.closed, true) {
+            self.fabric.close(Nanos(self.now), Farewell::Closing);
+        }
+    }
+
+    /// Everybody is told of the end.
+    fn wait_for_the_end(&mut self) {
         let most = self.turns_to_rest();
         for _ in 0..most {
             self.turn(false);

@@ -2,7 +2,7 @@
 
 use tapecast_core::account::Account;
 use tapecast_fabric::sim::{SimEndpoint, SimFaults};
-use tapecast_fabric::{Delivery, LatencyReport, PollError, Receiver};
+use tapecast_fabric::{ChannelState, Delivery, LatencyReport, PollError, Receiver};
 use tapecast_wire::{Nanos, SessionId};
 
 use super::event::{Event, Seen};
@@ -74,6 +74,9 @@ impl Attached {
         }
         self.receiver.report(Nanos(beat), LatencyReport::default());
         observers.tell(&Event::Reported { attachment, beat }, history);
+        if self.receiver.state() == ChannelState::Closed && !self.receiver.is_ready() {
+            observers.tell(&Event::Ended { attachment }, history);
+        }
     }
 
     /// Nothing is wrong with it any more, as far as that can be.

@@ -198,7 +198,7 @@ impl World {
         let evicted: Vec<_> = self.fabric.evicted().map(|(id, _)| id).collect();
         for who in 0..self.seats.len() {
             let Some(attached) = &mut self.seats[who].attached else {
-                if self.seats[who].back_at <= turn {
+                if self.seats[who].back_at <= turn && !self.history.closed {
                     self.attach(who);
                 }
                 continue;

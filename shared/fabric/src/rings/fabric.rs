@@ -175,11 +175,16 @@ impl<N: Network> RingFabric<N> {
                 failed |= 1 << id.0;
             }
         };
+        let mut late = 0_u64;
         fan_out.flush(|id, _tail| {
             *told &= !(1 << id.0);
-            post(id);
+            if late == 0 && is_planted(Planted::DoorbellLate) {
+                late = 1 << id.0;
+            } else {
+                post(id);
+            }
         });
-        bits(core::mem::take(told)).for_each(post);
+        bits(core::mem::replace(told, late)).for_each(post);
         bits(failed).for_each(|id| self.evict(id, Eviction::Unreachable));
     }
 

@@ -22,6 +22,8 @@ struct Record {
     beat: Option<u64>,
     /// Turns in which it said something new, the newest last.
     said: Vec<u64>,
+    /// Its eviction was judged when it happened; what the clock does afterwards is no matter.
+    judged: bool,
 }
 
 #[derive(Debug, Default)]
@@ -97,8 +99,11 @@ impl Justice {
         Ok(())
     }
 
-    fn check(&self, session: &SessionFacts, now: u64, history: &History) -> Result<(), String> {
-        let Some(record) = self.records.get(&session.attachment) else { return Ok(()) };
+    fn check(&mut self, session: &SessionFacts, now: u64, history: &History) -> Result<(), String> {
+        let Some(record) = self.records.get_mut(&session.attachment) else { return Ok(()) };
+        if core::mem::replace(&mut record.judged, session.eviction.is_some()) {
+            return Ok(());
+        }
         let limit = history.plan.network.lossless_silence_limit.0;
         let lossless = history.attachments[session.attachment].is_lossless();
         // What was said later may not have arrived, or not have been looked at.

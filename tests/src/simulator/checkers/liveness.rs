@@ -3,7 +3,7 @@
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::Event;
-use crate::simulator::history::History;
+use crate::simulator::history::{Attachment, History};
 
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
@@ -22,25 +22,29 @@ impl Checker for Liveness {
                 Ok(())
             }
             Event::Restless { what, turns } => Err(format!("{what} in {turns} turns")),
-            Event::Rested => self.check_all(history),
+            Event::Rested => {
+                let mut open = history.open();
+                open.try_for_each(|(number, terms)| self.check(number, terms, history))
+            }
+            Event::Ended { attachment } => {
+                ensure(history.closed, || format!("{attachment} sees an end that is none"))?;
+                self.check(attachment, &history.attachments[attachment], history)
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl Liveness {
-    fn check_all(&self, history: &History) -> Result<(), String> {
-        for (number, terms) in history.open() {
-            for (instrument, track) in history.tracks.iter().enumerate() {
-                let delivered = self.delivered.get(number, instrument).copied().unwrap_or(0);
-                let holds = !terms.wants(instrument) || delivered == track.newest();
-                ensure(holds, || {
-                    format!(
-                        "attachment {number} rests at {delivered} of {instrument}, {} is out",
-                        track.newest()
-                    )
-                })?;
-            }
+    fn check(&self, number: usize, terms: &Attachment, history: &History) -> Result<(), String> {
+        for (instrument, track) in history.tracks.iter().enumerate() {
+            let delivered = self.delivered.get(number, instrument).copied().unwrap_or(0);
+            ensure(!terms.wants(instrument) || delivered == track.newest(), || {
+                format!(
+                    "attachment {number} is left at {delivered} of {instrument}, {} is out",
+                    track.newest()
+                )
+            })?;
         }
         Ok(())
     }

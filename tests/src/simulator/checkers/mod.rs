@@ -13,6 +13,7 @@ mod liveness;
 mod newest;
 mod order;
 mod pages;
+mod prompt;
 mod queues;
 
 use super::event::Event;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::<balance::Balance>::default(),
         Box::<fairness::Fairness>::default(),
         Box::<delay::Delay>::default(),
+        Box::<prompt::Prompt>::default(),
         Box::<credit::Credit>::default(),
         Box::<queues::Queues>::default(),
         Box::<pages::Pages>::default(),
