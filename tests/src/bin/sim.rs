@@ -120,7 +120,7 @@ fn fly(arguments: &Arguments, planted: Option<Planted>) -> anyhow::Result<ExitCo
     let time = seconds.map(Duration::try_from_secs_f64).transpose().context("no such time")?;
     let is_fresh = time.is_some() && arguments.seeds.is_none();
     let from = arguments.from.unwrap_or_else(|| if is_fresh { fresh_seed() } else { 0 });
-    let count = arguments.seeds.or((!is_fresh).then_some(10_000));
+    let count = arguments.seeds.or_else(|| (!is_fresh).then_some(10_000));
     let options = Options { logs: false, planted };
     let swarm = Swarm { from, count, time, keeps_going: arguments.keep_going, options };
     eprintln!("from seed {from}");

@@ -2,13 +2,14 @@
 //! from what other sessions do.
 //!
 //! A work request executes at most `E` turns after it was posted and completes at most `C` turns
-//! after that; a subscriber that polls in each turn then gives its credit at once, and the publisher
-//! sees it in the next turn. While pages are short a session may also be held until something of it
-//! is retired. So within a *cycle* of `2 (E + C) + 6` turns an idle window is emptied and filled
-//! again, and carries at least `k` records, whatever their sizes: what the ring holds beside the
-//! largest padding, the receives, and the send queue's places beside a heartbeat and a padding, each
-//! with one record at worst. `n` records that wait in a first-in first-out queue are therefore sent
-//! within `ceil(n / k)` cycles; two more are for the one under way and the last delivery.
+//! after that; a subscriber that polls in each turn then gives its credit at once, and the
+//! publisher sees it in the next turn. While pages are short a session may also be held until
+//! something of it is retired. So within a *cycle* of `2 (E + C) + 6` turns an idle window is
+//! emptied and filled again, and carries at least `k` records, whatever their sizes: what the ring
+//! holds beside the largest padding, the receives, and the send queue's places beside a heartbeat
+//! and a padding, each with one record at worst. `n` records that wait in a first-in first-out
+//! queue are therefore sent within `ceil(n / k)` cycles; two more are for the one under way and
+//! the last delivery.
 
 use tapecast_core::session::DIRECTORY_RECORD_BYTES;
 use tapecast_fabric::sim::SimConfig;

@@ -1,7 +1,6 @@
 //! A publisher, its subscribers and a clock, in one thread.
 
 use tapecast_core::Interest;
-use tapecast_core::session::SentTotals;
 use tapecast_fabric::pool::{PageWriter, Pool};
 use tapecast_fabric::rings::Line;
 use tapecast_fabric::sim::{Sim, SimEndpoint, SimFabric, SimHost};
@@ -43,7 +42,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(plan: Plan, pool: &Pool, observers: Observers, checks_itself: bool) -> Self {
-        let mut dice = Dice::new(plan.seed ^ 0x776f_726c_64);
+        let mut dice = Dice::new(plan.seed ^ 0x0077_6f72_6c64);
         let hoard = (0..plan.hoarded_pages).map_while(|_| pool.loan()).collect();
         let seats = plan.subscribers.iter().map(|_| Seat {
             back_at: if dice.chance(700) { 0 } else { dice.below(plan.turns) },
@@ -246,7 +245,8 @@ impl World {
             let who = (nth + history.turn as usize) % count;
             let habits = &history.plan.subscribers[who];
             let Some(attached) = &mut seats[who].attached else { continue };
-            let is_due = history.healed || (history.turn + who as u64) % habits.cadence == 0;
+            let is_due =
+                history.healed || (history.turn + who as u64).is_multiple_of(habits.cadence);
             if attached.silent || !is_due || attached.paused_until > history.turn {
                 continue;
             }
@@ -296,7 +296,7 @@ impl World {
         for attached in seats.iter().filter_map(|seat| seat.attached.as_deref()) {
             let receiver = &attached.receiver;
             let ids = || (0..history.tracks.len() as u32).map(InstrumentId);
-            let sent = |id| fabric.sent(attached.session, id).unwrap_or(SentTotals::default());
+            let sent = |id| fabric.sent(attached.session, id).unwrap_or_default();
             let known = (0..receiver.instrument_count() as u32).map(InstrumentId);
             let entries = known.filter_map(|id| receiver.instrument(id));
             let stats = fabric.session_stats(attached.session).unwrap_or_default();

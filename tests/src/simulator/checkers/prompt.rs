@@ -60,7 +60,8 @@ fn is_ample(network: &SimConfig) -> bool {
 
 impl Prompt {
     fn on_turned(&mut self, facts: &Facts, history: &History) -> Result<(), String> {
-        self.published.resize(history.turn as usize + 1, self.count);
+        let before = self.published.last().copied().unwrap_or(0);
+        self.published.resize(history.turn as usize + 1, before);
         self.published[history.turn as usize] = self.count;
         if facts.free_pages < POOL_PAGES * 3 / 4 {
             self.unquiet = history.turn;
