@@ -8,6 +8,11 @@ SOURCE ?= synthetic
 FILE ?=
 SUBSCRIBERS ?= 64
 DEMO_ARGS ?=
+# What `make sim` tries: the seeds from 0 on, or one of them again.
+SEEDS ?= 10000
+SEED ?=
+PLANTED ?=
+SIM_ARGS ?=
 
 # bindgen of the RDMA bindings needs libclang 14 or 15; empty where that is the default.
 CARGO_ENV = path=$$(tests/scripts/prepare.sh --libclang-path) && { [ -z "$$path" ] || export LIBCLANG_PATH=$$path; } &&
@@ -57,6 +62,11 @@ bench: prepare ## decode + book, publish cost by subscribers, latency and delive
 .PHONY: fuzz
 fuzz: prepare ## every fuzz target; RUNS=n inputs each
 	@tests/scripts/fuzz.sh $(RUNS)
+
+.PHONY: sim
+sim: ## the deterministic simulator: SEEDS=n runs, or SEED=n again; SIM_ARGS for more, PLANTED=name plants a bug
+	cargo run --profile sim -q -p tapecast-tests $(if $(PLANTED),--features planted) --bin tapecast-sim -- \
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(PLANTED),--planted $(PLANTED)) $(SIM_ARGS)
 
 .PHONY: loom
 loom: ## model-check the ring's writer/reader protocol

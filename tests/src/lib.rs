@@ -3,4 +3,5 @@
 pub mod bench;
 pub mod conformance;
 pub mod demo;
+pub mod simulator;
 pub mod tape;

@@ -14,6 +14,7 @@ use tapecast_wire::limits::MAX_INSTRUMENTS;
 use tapecast_wire::{InstrumentId, Sequence};
 
 use crate::Interest;
+use crate::planted::{Planted, is_planted};
 
 /// What a hole in an instrument's sequence means, as the fabric knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +249,7 @@ impl Account {
     /// anew, the joining phase begins, totals go on.
     pub fn begin_epoch(&mut self, interest: &Interest) {
         self.joining = true;
-        self.wants_unnamed = interest.wants_unnamed();
+        self.wants_unnamed = interest.wants_unnamed() || is_planted(Planted::InterestIgnored);
         let blank = Entry { wanted: self.wants_unnamed, fresh: true, ..Entry::default() };
         self.entries.fill(blank);
         self.name_all(interest);

@@ -17,6 +17,8 @@
 use tapecast_wire::Position;
 use tapecast_wire::limits::{PAGE_BYTES, RECORD_ALIGN_BYTES};
 
+use crate::planted::{Planted, is_planted};
+
 const UNIT: u64 = RECORD_ALIGN_BYTES as u64;
 
 /// The sizes that both ends of a session agreed on.
@@ -261,9 +263,8 @@ impl CreditWindow {
         let bytes = (record_bytes as u64).next_multiple_of(UNIT);
         let offset = self.sent & (self.size.ring_bytes - 1);
         let to_end = self.size.ring_bytes - offset;
-        let padding =
-            (bytes > to_end).then_some(Padding { position: Position(self.sent), bytes: to_end });
-        let padding_bytes = padding.map_or(0, |padding| padding.bytes);
+        let padding = (bytes > to_end).then(|| self.padding(to_end));
+        let padding_bytes = if padding.is_some() { to_end } else { 0 };
         let is_open = self.gathered > 0 && self.gathered < self.size.gather;
         let placement = Placement {
             position: Position(self.sent + padding_bytes),
@@ -271,16 +272,40 @@ impl CreditWindow {
             padding,
             opens: !is_open || padding.is_some() || offset == 0,
         };
-        if padding_bytes + bytes > self.size.ring_bytes - (self.sent - self.consumed) {
+        if padding_bytes + bytes > self.room_bytes(bytes) {
             return Err(Exhausted::Bytes);
         }
-        if placement.receives() > self.receives - self.immediates {
+        if placement.receives() > self.free_receives() {
             return Err(Exhausted::Receives);
         }
-        if placement.work_requests() > self.size.send_depth - self.outstanding {
+        if placement.work_requests() > self.size.send_depth.saturating_sub(self.outstanding) {
             return Err(Exhausted::Sends);
         }
         Ok(placement)
+    }
+
+    fn padding(&self, to_end: u64) -> Padding {
+        let position = Position(self.sent);
+        if is_planted(Planted::PaddingOneUnitShort) && to_end > UNIT {
+            return Padding { position, bytes: to_end - UNIT };
+        }
+        Padding { position, bytes: to_end }
+    }
+
+    /// Bytes of the ring that the subscriber has consumed or never had.
+    fn room_bytes(&self, record_bytes: u64) -> u64 {
+        if is_planted(Planted::CreditOffByOneRecord) {
+            return (self.size.ring_bytes + record_bytes).saturating_sub(self.lag_bytes());
+        }
+        self.size.ring_bytes - self.lag_bytes()
+    }
+
+    /// Receives that are posted and not spoken for.
+    fn free_receives(&self) -> u64 {
+        if is_planted(Planted::ReceiveOffByOne) {
+            return (self.receives + 1).saturating_sub(self.immediates);
+        }
+        self.receives - self.immediates
     }
 
     /// Takes the credit for a placement that [`CreditWindow::place`] has just returned.
@@ -294,7 +319,11 @@ impl CreditWindow {
     }
 
     /// Takes a place in the send queue for a write beside the ring. Returns whether there was one.
-    pub const fn take_send(&mut self) -> bool {
+    pub fn take_send(&mut self) -> bool {
+        if is_planted(Planted::FullQueueTakesControl) {
+            self.outstanding += 1;
+            return true;
+        }
         if self.outstanding == self.size.send_depth {
             return false;
         }

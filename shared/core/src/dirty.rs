@@ -2,6 +2,8 @@
 
 use tapecast_wire::InstrumentId;
 
+use crate::planted::{Planted, is_planted};
+
 /// Not a member.
 const ABSENT: u32 = u32::MAX;
 /// A member with nothing behind it.
@@ -43,6 +45,12 @@ impl DirtyQueue {
         let link = &mut self.links[instrument.index()];
         if *link != ABSENT {
             return false;
+        }
+        if is_planted(Planted::NewestDirtyFirst) && self.len > 0 {
+            *link = self.oldest;
+            self.oldest = instrument.0;
+            self.len += 1;
+            return true;
         }
         *link = NEWEST;
         if self.len == 0 {

@@ -22,6 +22,7 @@ use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentId, Nanos, Position, Sequence, SessionId};
 
 use crate::credit::{Liar, Placement};
+use crate::planted::{Planted, is_planted};
 use crate::session::{Due, Eviction, Latest, Outcome, SentTotals, Session};
 
 /// What the fan-out must know about a snapshot that is published.
@@ -239,7 +240,9 @@ impl FanOut {
 
     fn forget(&mut self, id: SessionId) {
         self.served = self.served.without(id);
-        self.lossless = self.lossless.without(id);
+        if !is_planted(Planted::GateForgetsDeparted) {
+            self.lossless = self.lossless.without(id);
+        }
         self.staged = self.staged.without(id);
     }
 
@@ -364,7 +367,8 @@ impl FanOut {
                 return (count, Staged::Done);
             };
             let Ok(placement) = session.window.place(record_bytes) else {
-                return (count, Staged::Done);
+                let stops_all = is_planted(Planted::PumpStopsAtFull);
+                return (count, if stops_all { Staged::NoMemory } else { Staged::Done });
             };
             let source = match due {
                 Due::Directory(instrument) => Source::Directory(instrument),

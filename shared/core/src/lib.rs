@@ -24,6 +24,7 @@ mod dirty;
 pub mod fan_out;
 mod interest;
 mod liveness;
+pub mod planted;
 pub mod session;
 mod set;
 mod signal;

@@ -19,6 +19,7 @@ use crate::Interest;
 use crate::credit::{CreditWindow, Liar, Placement, WindowSize};
 use crate::dirty::DirtyQueue;
 use crate::liveness::Liveness;
+use crate::planted::{Planted, is_planted};
 use crate::set::InstrumentSet;
 
 /// Bytes of a directory record: a header and one entry.
@@ -145,6 +146,8 @@ impl Session {
     /// 41 bytes for each of them.
     #[must_use]
     pub fn new(terms: Terms, interest: &Interest, capacity: usize) -> Self {
+        let ignored = is_planted(Planted::InterestIgnored);
+        let interest = if ignored { &Interest::All } else { interest };
         Self {
             terms,
             window: CreditWindow::new(terms.window),
@@ -300,7 +303,11 @@ impl Session {
         }
         if !self.awaits_image(instrument, latest) {
             self.count_published(instrument, latest, step);
-            self.dirty.mark(instrument);
+            let lost =
+                is_planted(Planted::DirtyLostWithoutCredit) && !self.has_backlog(directory_count);
+            if !lost {
+                self.dirty.mark(instrument);
+            }
         }
         Outcome::Dirty
     }
@@ -355,6 +362,10 @@ impl Session {
             Due::Dirty(id) => {
                 self.dirty.pop_oldest();
                 self.count_sent(id, &latest[id.index()]);
+                if is_planted(Planted::ConflatedLostOnWrap) && placement.padding.is_some() {
+                    let entry = &mut self.entries[id.index()];
+                    self.totals.conflated -= core::mem::take(&mut entry.conflated);
+                }
             }
         }
     }

@@ -5,6 +5,8 @@
 //! work requests at the end of a queue that then falls silent would never be retired, and a queue
 //! full of them can never move again.
 
+use crate::planted::{Planted, is_planted};
+
 /// Decides, work request by work request, which of them are signaled.
 ///
 /// # Invariants
@@ -30,7 +32,8 @@ impl SignalRule {
     ///
     /// Returns how many work requests its completion retires, itself included, or `None` when it
     /// need not be signaled.
-    pub const fn next(&mut self, is_last: bool) -> Option<u32> {
+    pub fn next(&mut self, is_last: bool) -> Option<u32> {
+        let is_last = is_last && !is_planted(Planted::UnsignaledNeverRetired);
         let retires = self.unsignaled + 1;
         if is_last || retires == self.every {
             self.unsignaled = 0;

@@ -230,6 +230,18 @@ impl Shared {
     }
 }
 
+#[cfg(feature = "planted")]
+impl Shared {
+    /// The planted bug of a page that is released too early: gives up this record's reference, and
+    /// leaves the record as it is. It must be forgotten, not dropped.
+    pub(crate) fn release_early(&self) {
+        // SAFETY: gives up the reference that this record owns, which is forgotten afterwards and
+        // never dropped. That it may still be read, while the page is used anew by the same
+        // thread, is the bug that this is here to show; the mapping itself stays.
+        unsafe { release(self.record.pool, self.record.page, 1) };
+    }
+}
+
 impl Clone for Shared {
     fn clone(&self) -> Self {
         let Record { pool, page, start, len } = self.record;

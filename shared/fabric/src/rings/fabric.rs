@@ -5,11 +5,14 @@ mod cells;
 use std::time::{Duration, Instant};
 
 use tapecast_core::fan_out::{self, Record, Source, Staged, Staging};
+use tapecast_core::planted::{Planted, is_planted};
 use tapecast_core::session::{DIRECTORY_RECORD_BYTES, Eviction, SentTotals};
 use tapecast_core::{FanOut, Session};
 use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::limits::{MAX_SUBSCRIBERS, POOL_PAGES, record_bytes_max};
-use tapecast_wire::{Epoch, InstrumentEntry, InstrumentId, Nanos, Sequence, SessionId, Snapshot};
+use tapecast_wire::{
+    Epoch, InstrumentEntry, InstrumentId, Nanos, Position, Sequence, SessionId, Snapshot,
+};
 
 use super::directory::encode;
 use super::side::{RingSession, Side};
@@ -172,11 +175,16 @@ impl<N: Network> RingFabric<N> {
                 failed |= 1 << id.0;
             }
         };
+        let mut late = 0_u64;
         fan_out.flush(|id, _tail| {
             *told &= !(1 << id.0);
-            post(id);
+            if late == 0 && is_planted(Planted::DoorbellLate) {
+                late = 1 << id.0;
+            } else {
+                post(id);
+            }
         });
-        bits(core::mem::take(told)).for_each(post);
+        bits(core::mem::replace(told, late)).for_each(post);
         bits(failed).for_each(|id| self.evict(id, Eviction::Unreachable));
     }
 
@@ -185,7 +193,8 @@ impl<N: Network> RingFabric<N> {
     /// until some come back.
     fn ration_pages(&mut self, now: Nanos) {
         let is_short = self.pool.free_pages() < LOW_PAGES;
-        if !is_short && !self.is_short {
+        let forgets = is_planted(Planted::HoldOutlivesShortage);
+        if !is_short && (!self.is_short || forgets) {
             return;
         }
         // Nobody looks while pages are plenty, so what was seen then says nothing now.
@@ -276,6 +285,15 @@ impl<N: Network> RingFabric<N> {
         }
     }
 
+    /// Where a new session's ring begins.
+    fn start_of_a_session(&self) -> Position {
+        let mut others = self.sides.iter().flatten().map(|side| side.watched.stats().consumed);
+        if is_planted(Planted::PositionOfAnother) {
+            return others.next().unwrap_or(Position(0));
+        }
+        Position(0)
+    }
+
     fn refusal(&self, policy: Policy) -> Option<Refuse<N::Line>> {
         if self.state != ChannelState::Running {
             Some(AttachError::Closing)
@@ -342,7 +360,8 @@ impl<N: Network> Fabric for RingFabric<N> {
         };
         let id = attached.session;
         side.images = attached.initial_images;
-        side.open_cell(id, self.epoch, receives);
+        let start = self.start_of_a_session();
+        side.open_cell(id, self.epoch, start, receives);
         self.network.connect(id, &mut side.line);
         self.sides[id.index()] = Some(*side);
         self.tell(id, self.beaten_at);
@@ -389,11 +408,16 @@ impl<N: Network> Fabric for RingFabric<N> {
             Err(error) => panic!("what is published is not a snapshot: {error}"),
         };
         let Self { network, sides, fan_out, .. } = self;
+        let mut taken = 0;
         let published = fan_out.publish(record, |staging| {
             stage(network, sides, staging, snapshot.clone());
+            taken += 1;
         });
         if published.is_err() {
             return Err(Full(snapshot));
+        }
+        if is_planted(Planted::StaleLatest) && taken == self.lines().count() && taken > 0 {
+            return Ok(());
         }
         self.latest.store(record.instrument, snapshot.bytes());
         Ok(())

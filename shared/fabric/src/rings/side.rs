@@ -109,9 +109,15 @@ impl<L: Line> Side<L> {
     }
 
     /// Makes the cell this session's: from now on only the subscriber writes it.
-    pub(super) fn open_cell(&mut self, id: SessionId, epoch: Epoch, receives: u64) {
+    pub(super) fn open_cell(
+        &mut self,
+        id: SessionId,
+        epoch: Epoch,
+        start: Position,
+        receives: u64,
+    ) {
         let words = self.line.cell();
-        let reader = || CellReader::create(words, id, epoch, Position(0)).ok();
+        let reader = || CellReader::create(words, id, epoch, start).ok();
         self.cell = reader();
         if let Some(cell) = reader() {
             // A session that is attached again keeps the reader it had: it is the same cell.

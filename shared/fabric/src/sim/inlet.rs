@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tapecast_ring::cell::CellError;
+use tapecast_ring::cell::{CELL_WORDS, CellError};
 use tapecast_ring::remote::TailError;
-use tapecast_ring::{CellWriter, Words};
+use tapecast_ring::{CellWriter, Words, WordsMut};
 
 use super::link::{Link, SimFaults};
+use super::mail::copy_cell;
 use super::{SimEndpoint, SimTicket};
 use crate::WaitStrategy;
 use crate::rings::{Inlet, News, Terms};
@@ -23,6 +24,8 @@ pub struct OpenError(#[from] CellError);
 #[derive(Debug)]
 pub struct SimInlet {
     link: Arc<Link>,
+    /// The subscriber's own copy of its cell, which is pushed in parts.
+    shadow: WordsMut,
     control: Words,
     /// Immediates taken out of the receive queue.
     taken: u64,
@@ -35,10 +38,14 @@ impl SimEndpoint {
     /// [`OpenError`] when it was not.
     pub fn open(ticket: SimTicket) -> Result<Self, OpenError> {
         let SimTicket { link, reader, policy, instruments } = ticket;
-        let cell = CellWriter::open(link.cell.clone())?;
+        // Before the attach there is nothing to copy.
+        CellWriter::open(link.cell.clone())?;
+        let shadow = WordsMut::heap(CELL_WORDS);
+        copy_cell(&link.cell, &shadow);
+        let cell = CellWriter::open(shadow.clone())?;
         let (session_id, epoch) = (cell.session_id(), cell.epoch());
         let terms = Terms { session_id, epoch, policy, instruments, wait: WaitStrategy::Yield };
-        let inlet = SimInlet { control: link.control.reader(), link, taken: 0 };
+        let inlet = SimInlet { control: link.control.reader(), link, shadow, taken: 0 };
         Ok(Self::new(inlet, reader, cell, terms))
     }
 
@@ -88,8 +95,10 @@ impl Inlet for SimInlet {
         &self.control
     }
 
-    /// The cell is in this process: what is written is known.
-    fn push(&mut self, _news: News) {}
+    fn push(&mut self, news: News) {
+        let delay = self.link.switches.credit_delay.load(Ordering::Relaxed);
+        self.link.mail.send(news, &self.shadow, &self.link.cell, delay);
+    }
 
     fn sleep(&mut self, timeout: Duration) -> io::Result<()> {
         // The publisher is in this process, so letting its thread run is the way to wait for it.

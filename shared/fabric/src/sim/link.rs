@@ -8,6 +8,7 @@ use tapecast_ring::cell::CELL_WORDS;
 use tapecast_ring::{CellWriter, WordsMut};
 use tapecast_wire::{Position, Sequence};
 
+use super::mail::Mail;
 use crate::rings::CONTROL_WORDS;
 
 /// One session's memory, on both sides of the network.
@@ -17,6 +18,8 @@ pub(super) struct Link {
     pub(super) ring: WordsMut,
     /// The publisher's cell; written by the subscriber only, after the attach.
     pub(super) cell: WordsMut,
+    /// What the subscriber has written and the cell does not show yet.
+    pub(super) mail: Mail,
     pub(super) receives: ReceiveQueue,
     /// The subscriber's control block; written by the publisher's device only.
     pub(super) control: WordsMut,
@@ -31,6 +34,7 @@ impl Link {
         Self {
             ring: WordsMut::heap(ring_words),
             cell: WordsMut::heap(CELL_WORDS),
+            mail: Mail::default(),
             receives: ReceiveQueue::new(window.receive_depth()),
             control: WordsMut::heap(CONTROL_WORDS),
             switches: Switches::default(),
@@ -107,6 +111,7 @@ pub(super) struct Switches {
     pub(super) killed: AtomicBool,
     pub(super) fail_next: AtomicBool,
     pub(super) completion_delay: AtomicU32,
+    pub(super) credit_delay: AtomicU32,
 }
 
 /// Switches for what can go wrong with one session. Clones switch the same one.
@@ -146,8 +151,14 @@ impl SimFaults {
         self.link.switches.completion_delay.store(ticks, Ordering::Relaxed);
     }
 
+    /// Makes what the subscriber says (credit, figures, requests) arrive this many turns later.
+    pub fn delay_credit(&self, ticks: u32) {
+        self.link.switches.credit_delay.store(ticks, Ordering::Relaxed);
+    }
+
     /// Writes a consumed position into the cell, whatever the truth is.
     pub fn claim_consumed(&self, position: Position) {
+        self.link.mail.lose();
         if let Ok(cell) = CellWriter::open(self.link.cell.clone()) {
             cell.set_consumed(position, Sequence(0));
             cell.seal_credit();
@@ -156,6 +167,7 @@ impl SimFaults {
 
     /// Writes a number of posted receives into the cell, whatever the truth is.
     pub fn claim_receives(&self, posted: u64) {
+        self.link.mail.lose();
         if let Ok(cell) = CellWriter::open(self.link.cell.clone()) {
             cell.set_receives(posted);
             cell.seal_credit();

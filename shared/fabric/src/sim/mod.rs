@@ -25,6 +25,7 @@
 mod completions;
 mod inlet;
 mod link;
+mod mail;
 mod network;
 mod queue_pair;
 

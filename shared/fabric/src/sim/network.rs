@@ -1,6 +1,7 @@
 //! The sender's side of the simulated network.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tapecast_core::credit::Placement;
 use tapecast_ring::WordsMut;
@@ -122,10 +123,16 @@ impl Network for SimNetwork {
     fn step(&mut self, lines: &mut Lines<SimLine>) -> usize {
         self.tick += 1;
         let mut moved = 0;
-        for (index, side) in lines.iter_mut().enumerate() {
+        // Another session is first at each tick: devices keep no order between queue pairs.
+        let first = self.tick as usize % lines.len().max(1);
+        let (late, early) = lines.split_at_mut(first);
+        let early = early.iter_mut().zip(first as u32..);
+        for (side, index) in early.chain(late.iter_mut().zip(0..)) {
             let Some(side) = side else { continue };
-            let id = SessionId(index as u32);
-            moved += side.line.queue_pair.step(id, self.tick, &mut self.completions);
+            let (line, tick) = (&mut side.line, self.tick);
+            moved += line.queue_pair.step(SessionId(index), tick, &mut self.completions);
+            let delay = line.link.switches.credit_delay.load(Ordering::Relaxed);
+            moved += line.link.mail.step(tick, &line.link.cell, delay);
         }
         moved
     }

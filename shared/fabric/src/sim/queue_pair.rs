@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tapecast_core::SignalRule;
 use tapecast_core::credit::Padding;
+use tapecast_core::planted::{Planted, is_planted};
 use tapecast_ring::remote::TAIL_UNIT_BYTES;
 use tapecast_wire::limits::WORD_BYTES;
 use tapecast_wire::{Position, SessionId, encode_padding};
@@ -43,6 +44,39 @@ struct WorkRequest {
     signaled: Option<u32>,
     executes_at: u64,
     completes_at: u64,
+    /// Its pages were given back before it was done with them.
+    #[cfg(feature = "planted")]
+    released: bool,
+}
+
+impl WorkRequest {
+    const fn new(work: Work) -> Self {
+        Self {
+            work,
+            signaled: None,
+            executes_at: 0,
+            completes_at: 0,
+            #[cfg(feature = "planted")]
+            released: false,
+        }
+    }
+
+    /// It has left the queue: its pages return when nobody else refers to them.
+    fn let_go(self) {
+        #[cfg(feature = "planted")]
+        if self.released {
+            core::mem::forget(self.work);
+        }
+    }
+
+    /// The planted bug: gives up the references while the device still has to read the bytes.
+    #[cfg(feature = "planted")]
+    fn release_pages_early(&mut self) {
+        let Work::Records { pieces, .. } = &self.work else { return };
+        if !core::mem::replace(&mut self.released, true) {
+            pieces.iter().flatten().for_each(|piece| piece.bytes.release_early());
+        }
+    }
 }
 
 /// Numbers that look random and are the same for the same seed (SplitMix64).
@@ -163,12 +197,7 @@ impl QueuePair {
     }
 
     fn stage(&mut self, work: Work) {
-        self.staged.push_back(WorkRequest {
-            work,
-            signaled: None,
-            executes_at: 0,
-            completes_at: 0,
-        });
+        self.staged.push_back(WorkRequest::new(work));
     }
 
     /// Posts what is staged, as one burst.
@@ -247,13 +276,19 @@ impl QueuePair {
         self.link.break_off();
         let mut retires = self.unretired_before(self.completed) + 1;
         let mut status = first;
-        for _ in self.completed..self.posted.len() {
+        for _ in self.completed..self.last_to_flush() {
             completions.push(Completion { session: id, status, retires });
             retires = 1;
             status = Status::Flushed;
         }
         self.executed = self.posted.len();
         self.completed = self.posted.len();
+    }
+
+    fn last_to_flush(&self) -> usize {
+        let last = self.posted.len();
+        let several = last - self.completed > 1;
+        if several && is_planted(Planted::FlushNotCounted) { last - 1 } else { last }
     }
 
     /// Unsignaled work requests right before `index` that no completion covers yet.
@@ -273,10 +308,26 @@ impl QueuePair {
     pub(super) fn retire(&mut self, count: u32) {
         let count = count as usize;
         assert!(count <= self.completed, "{count} retired, {} completed", self.completed);
-        self.posted.drain(..count);
+        for request in self.posted.drain(..count) {
+            request.let_go();
+        }
+        #[cfg(feature = "planted")]
+        if is_planted(Planted::PageReleasedEarly)
+            && let Some(next) = self.posted.front_mut()
+        {
+            next.release_pages_early();
+        }
         self.retired += count as u64;
         self.completed -= count;
         self.executed -= count;
+    }
+}
+
+#[cfg(feature = "planted")]
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // What was released early must not be released again.
+        self.posted.drain(..).for_each(WorkRequest::let_go);
     }
 }
 

@@ -707,3 +707,25 @@ proptest! {
         run.heal_and_check();
     }
 }
+
+#[test]
+fn credit_that_is_late_costs_room_and_nothing_else() {
+    let mut network = Network::new(&config());
+    let mut subscriber = network.join(Policy::Conflate);
+    network.settle(&mut [&mut subscriber]);
+    subscriber.faults.delay_credit(30);
+    for _ in 0..200 {
+        network.publish(A);
+        network.turn();
+        subscriber.poll(network.now).unwrap();
+    }
+    let late = subscriber.receiver.totals();
+    assert!(late.conflated > 0, "{late:?}");
+    subscriber.faults.delay_credit(0);
+    network.settle(&mut [&mut subscriber]);
+    let totals = subscriber.receiver.totals();
+    assert_eq!((totals.published, totals.lost), (200, 0));
+    assert_eq!(subscriber.seen.last(), Some(&(0, 200)));
+    let stats = network.fabric.session_stats(subscriber.id).unwrap();
+    assert_eq!((stats.lag_bytes, stats.faults), (0, 0));
+}
