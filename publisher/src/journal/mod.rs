@@ -186,3 +186,6 @@ fn mend(path: &Path) {
         Err(error) => warn!("an earlier journal stays as it is: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;
