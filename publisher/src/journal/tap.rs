@@ -14,7 +14,7 @@ pub struct JournalTap {
     empty: Receiver<Chunk>,
     present: Option<Chunk>,
     /// What was lost since the last chunk.
-    hole: Hole,
+    pub(super) hole: Hole,
     /// Directory entries that found no room. They are not lost: without them what follows would
     /// have no name.
     owed: Vec<InstrumentEntry>,

@@ -88,12 +88,27 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether it is a journal that was begun and has nothing in it: its writer was killed at that
+    /// moment, or is about to write.
+    pub(crate) const fn is_unwritten(&self) -> bool {
+        let what = match self {
+            Self::NotAJournal { what, .. } => what,
+            Self::Read { .. } | Self::NoFiles { .. } => return false,
+        };
+        matches!(what, NotAJournal::Short(_) | NotAJournal::Blank)
+    }
+}
+
 /// Why bytes are no journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAJournal {
     /// Too few bytes.
     #[error("it has only {0} bytes, and a journal begins with 64; its writer was stopped at once")]
     Short(usize),
+    /// Nothing but zeros.
+    #[error("nothing was written to it yet")]
+    Blank,
     /// Other first bytes.
     #[error("it begins otherwise; journals are written by --journal and by record")]
     Magic,

@@ -37,5 +37,5 @@ pub use folder::{FILE_ENDING, file_name, files_of};
 pub use layout::{Hole, Origin};
 pub use reader::{Entry, Header, Reader, Record};
 pub use recovery::{Recovery, recover, recover_newest};
-pub use series::Series;
+pub use series::{Series, headers_of};
 pub use writer::{Identity, Options, Place, Sync, Totals, Writer};

@@ -292,6 +292,9 @@ impl<R: Read> Reader<R> {
 const WRONG_CONTENT: How = How::Damaged("a record whose content cannot be");
 
 fn header_of(bytes: &[u8]) -> Result<Header, NotAJournal> {
+    if bytes.len() == HEADER_BYTES && bytes.iter().all(|byte| *byte == 0) {
+        return Err(NotAJournal::Blank);
+    }
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
     if magic != &MAGIC[..magic.len()] {
         return Err(NotAJournal::Magic);

@@ -33,10 +33,16 @@ impl Series {
             false => vec![path.to_owned()],
         };
         let mut waiting = VecDeque::from(files);
-        let Some(file) = waiting.pop_front() else {
+        let first = match is_folder {
+            true => open_first(&mut waiting)?,
+            // What is asked for by name is told about, whatever it is.
+            false => {
+                waiting.pop_front().map(|file| Ok((Reader::open(&file)?, file))).transpose()?
+            }
+        };
+        let Some((current, file)) = first else {
             return Err(OpenError::NoFiles { path: path.to_owned() });
         };
-        let current = Reader::open(&file)?;
         let endings = Vec::new();
         Ok(Self { path: path.to_owned(), current, file, waiting, bytes_before: 0, endings })
     }
@@ -105,8 +111,7 @@ impl Series {
     /// # Errors
     /// [`OpenError`] when it cannot be read, or is no journal.
     pub fn next_file(&mut self) -> Result<bool, OpenError> {
-        let Some(file) = self.waiting.pop_front() else { return Ok(false) };
-        let next = Reader::open(&file)?;
+        let Some((next, file)) = open_first(&mut self.waiting)? else { return Ok(false) };
         self.bytes_before += self.current.position();
         (self.current, self.file) = (next, file);
         Ok(true)
@@ -117,4 +122,31 @@ impl Series {
     pub fn record(&self) -> Option<Record<'_>> {
         self.current.record()
     }
+}
+
+/// Opens the first file that something was written to.
+fn open_first(
+    waiting: &mut VecDeque<PathBuf>,
+) -> Result<Option<(Reader<BufReader<File>>, PathBuf)>, OpenError> {
+    while let Some(file) = waiting.pop_front() {
+        match Reader::open(&file) {
+            Ok(reader) => return Ok(Some((reader, file))),
+            Err(error) if error.is_unwritten() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The headers of a file, or of every journal file of a folder.
+///
+/// # Errors
+/// [`OpenError`] when one cannot be read, or is no journal.
+pub fn headers_of(path: &Path) -> Result<Vec<Header>, OpenError> {
+    let mut series = Series::open(path)?;
+    let mut headers = vec![*series.header()];
+    while series.next_file()? {
+        headers.push(*series.header());
+    }
+    Ok(headers)
 }

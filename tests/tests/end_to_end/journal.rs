@@ -170,7 +170,9 @@ fn a_publisher_that_is_killed_leaves_a_journal_that_is_good_to_its_last_whole_re
     let publisher = processes.start(PUBLISHER, &words);
     let count = || files_of(&journal).map_or(0, |files| files.len());
     wait_until("a journal", || count() > 0);
-    wait_until("some snapshots", || read(&journal).0.len() > 1000);
+    // A file that was just begun has no header yet.
+    let is_begun = || Series::open(&journal).is_ok();
+    wait_until("some snapshots", || is_begun() && read(&journal).0.len() > 1000);
     processes.signal(publisher, Signal::KILL);
     processes.finish(publisher);
     let (sequences, how, lost) = read(&journal);
@@ -299,14 +301,15 @@ fn a_folder_that_cannot_be_written_to_is_refused_at_the_start_with_what_to_do() 
     let file = folder.path().join("file");
     fs::write(&file, b"x").expect("a file");
     let missing = text(&folder.path().join("no/such"));
-    // Where even root cannot write.
-    for journal in ["/proc/journal", &missing, &text(&file), "/sys"] {
-        for command in ["check-config", "run"] {
-            let said =
-                refusal(&run(PUBLISHER, &[command, "--socket", &socket, "--journal", journal]));
-            assert!(said.contains("journal.path") && said.contains("--journal"), "{said}");
-            assert_eq!(said.lines().count(), 1, "{said}");
-        }
+    // Where even root cannot write shows when it is tried, and check-config takes nothing.
+    let run_only = ["/proc/journal", "/sys"].map(|journal| ("run", journal));
+    let both = [missing, text(&file)];
+    let both = both.iter().flat_map(|path| [("run", &**path), ("check-config", &**path)]);
+    for (command, journal) in run_only.into_iter().chain(both) {
+        let words = [command, "--socket", &socket, "--journal", journal];
+        let said = refusal(&run(PUBLISHER, &words));
+        assert!(said.contains("journal.path") && said.contains("--journal"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
     assert!(!Path::new(&socket).exists(), "nothing may be left behind");
 }

@@ -9,7 +9,7 @@ mod error;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tapecast_journal::{Ending, Entry, Hole, How, OpenError, Reader, Series, files_of};
+use tapecast_journal::{Ending, Entry, Hole, How, OpenError, Series, headers_of};
 use tapecast_wire::{Flags, Instrument, InstrumentId, Snapshot};
 use tracing::warn;
 
@@ -284,12 +284,6 @@ fn tell_hole(file: &Path, offset: u64, hole: Hole) {
 /// # Errors
 /// [`OpenError`] when it cannot be read, or is no journal.
 pub fn levels_of(path: &Path) -> Result<Option<usize>, OpenError> {
-    let unreadable = |source| OpenError::Read { path: path.to_owned(), source };
-    let files = match std::fs::metadata(path).map_err(unreadable)?.is_dir() {
-        true => files_of(path).map_err(unreadable)?,
-        false => vec![path.to_owned()],
-    };
-    let levels = files.iter().map(|file| Ok(Reader::open(file)?.header().levels));
-    let levels: Vec<Option<usize>> = levels.collect::<Result<_, OpenError>>()?;
-    Ok(levels.into_iter().try_fold(0, |most, levels| Some(levels?.max(most))))
+    let levels = headers_of(path)?.into_iter().map(|header| header.levels);
+    Ok(levels.reduce(|most, levels| Some(levels?.max(most?))).flatten())
 }

@@ -79,6 +79,21 @@ fn a_file_that_somebody_cuts_or_removes_is_left_and_another_one_begun() {
 }
 
 #[test]
+fn a_file_whose_writer_was_killed_before_its_header_is_passed_over() {
+    let place = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(folder(place.path(), 1 << 20, 0), &[entry(0)], NOW).unwrap();
+    writer.append_snapshot(&record(0, 1, 10), NOW).unwrap();
+    writer.close(NOW).unwrap();
+    for (number, bytes) in [(2, &[][..]), (3, &[0; 4096])] {
+        let name = tapecast_journal::file_name(tapecast_wire::Epoch(7), number);
+        std::fs::write(place.path().join(name), bytes).unwrap();
+    }
+    assert_eq!(snapshots(place.path()).len(), 1);
+    let blank = files_of(place.path()).unwrap().remove(2);
+    assert!(Series::open(&blank).unwrap_err().to_string().contains("nothing was written"));
+}
+
+#[test]
 fn a_file_that_is_there_is_not_replaced_unless_that_is_asked_for() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("j");
