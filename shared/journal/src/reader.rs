@@ -93,7 +93,7 @@ impl Reader<BufReader<File>> {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let unreadable = |source| OpenError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
-        Reader::new(BufReader::with_capacity(READ_BYTES, file))
+        Self::new(BufReader::with_capacity(READ_BYTES, file))
             .map_err(unreadable)?
             .map_err(|what| OpenError::NotAJournal { path: path.to_owned(), what })
     }

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::folder::files_of;
 use crate::{Ending, Header, OpenError, Reader, Record};
 
+type FileReader = Reader<BufReader<File>>;
+
 /// Reads a file, or every journal file of a folder in the order in which they were begun.
 #[derive(Debug)]
 pub struct Series {
     path: PathBuf,
-    current: Reader<BufReader<File>>,
+    current: FileReader,
     file: PathBuf,
     waiting: VecDeque<PathBuf>,
     /// Bytes of the files that were left behind.
@@ -125,9 +127,7 @@ impl Series {
 }
 
 /// Opens the first file that something was written to.
-fn open_first(
-    waiting: &mut VecDeque<PathBuf>,
-) -> Result<Option<(Reader<BufReader<File>>, PathBuf)>, OpenError> {
+fn open_first(waiting: &mut VecDeque<PathBuf>) -> Result<Option<(FileReader, PathBuf)>, OpenError> {
     while let Some(file) = waiting.pop_front() {
         match Reader::open(&file) {
             Ok(reader) => return Ok(Some((reader, file))),

@@ -219,7 +219,7 @@ enum Form {
     Quiet,
     Json,
     Lines(Lines),
-    Journal(Recording),
+    Journal(Box<Recording>),
 }
 
 impl<W: Write> Output<W> {
@@ -240,14 +240,14 @@ impl<W: Write> Output<W> {
 
     /// An output to a journal.
     pub(super) fn journal(recording: Recording, out: W) -> Self {
-        let form = Form::Journal(recording);
+        let form = Form::Journal(Box::new(recording));
         Self { form, levels: 0, out, finished: Finished::default(), failed: None }
     }
 
     /// The journal, if that is where it goes.
     pub(super) fn into_journal(self) -> Option<Recording> {
         match self.form {
-            Form::Journal(recording) => Some(recording),
+            Form::Journal(recording) => Some(*recording),
             Form::Quiet | Form::Json | Form::Lines(_) => None,
         }
     }

@@ -65,7 +65,7 @@ proptest! {
     ) {
         let whole = whole();
         let all = read(&whole).unwrap();
-        let mut damaged = whole.clone();
+        let mut damaged = whole;
         for (at, value) in patches {
             let at = at % damaged.len();
             damaged[at] = value;
