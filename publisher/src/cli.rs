@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Layers;
 
@@ -27,6 +27,8 @@ Examples:
       starts when 64 subscribers are there, ends when they have read everything
   tapecast-publisher generate --out day.itch50 --instruments 50 --seconds 30
       writes a simulated day as an ITCH 5.0 file
+  tapecast-publisher replay /data/journal --pace 10x
+      publishes a journal again, written by `run --journal` or `tapecast-subscriber record`
   tapecast-publisher check-config --config publisher.toml
       the effective configuration, with the origin of each value
   tapecast-publisher run --fabric verbs --rdma-address 192.0.2.7 --listen 192.0.2.7:7411 \\
@@ -44,6 +46,9 @@ pub enum Command {
     /// Publish a source until it ends or a signal comes.
     #[command(after_help = RUN_NOTES)]
     Run(Box<RunArgs>),
+    /// Publish a journal again: `run` with a journal as its source.
+    #[command(after_help = REPLAY_NOTES)]
+    Replay(Box<ReplayArgs>),
     /// Write a simulated trading day as a Nasdaq TotalView-ITCH 5.0 file.
     #[command(after_help = GENERATE_NOTES)]
     Generate(GenerateArgs),
@@ -71,6 +76,17 @@ Examples:
   tapecast-publisher run --source itch --file day.itch50 --pace max --exit-at-end
   tapecast-publisher run --set sender.idle=spin --set sender.cpu=3
   TAPECAST_LOG_FORMAT=json tapecast-publisher run --config /etc/tapecast/publisher.toml";
+
+const REPLAY_NOTES: &str = "\
+Every snapshot of the journal is published as it was: same levels, flags, times, feed sequence and
+symbols, in a new epoch. A file that was not closed, because its publisher was killed, is played to
+its last whole record; one that is cut inside a record as well, but with exit status 3, unless
+--allow-truncated is given. Everything else is as with `run`.
+
+Examples:
+  tapecast-publisher run --source itch --file day.itch50 --journal /data/journal
+  tapecast-publisher replay /data/journal --pace 10x --wait-for 1 --exit-at-end
+  tapecast-publisher replay received.tapejournal --symbols AAPL --socket /tmp/replay.sock";
 
 const GENERATE_NOTES: &str = "\
 The same seed and sizes give the same bytes on every machine. A name that ends in .gz is compressed.
@@ -138,6 +154,52 @@ pub struct RunArgs {
     /// Show no progress bar (there is none anyway when stderr is not a terminal)
     #[arg(long, help_heading = "Run")]
     pub no_progress: bool,
+}
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A journal file, or a folder of them
+    #[arg(value_name = "FILE_OR_FOLDER")]
+    pub journal_path: PathBuf,
+
+    /// Everything that `run` takes.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+impl ReplayArgs {
+    /// The same as arguments of `run`.
+    #[must_use]
+    pub fn into_run(self) -> RunArgs {
+        let Self { journal_path, mut run } = self;
+        run.config.source = Some("journal".to_owned());
+        // A flag is text; a path that is none cannot be one either.
+        run.config.file = Some(journal_path.to_string_lossy().into_owned());
+        run
+    }
+}
+
+/// Flags of `run` that say which source, or how another one is.
+const NOT_FOR_REPLAY: [&str; 8] =
+    ["source", "file", "date", "seed", "instruments", "steady_rate", "burst_rate", "seconds"];
+
+impl Cli {
+    /// Reads the command line of this process.
+    #[must_use]
+    pub fn read() -> Self {
+        let matches = Self::shaped().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line, with `replay` taking only what makes sense for it.
+    fn shaped() -> clap::Command {
+        Self::command().mut_subcommand("replay", |replay| {
+            NOT_FOR_REPLAY.iter().fold(replay, |replay, flag| {
+                replay.mut_arg(flag, |arg| arg.hide(true).conflicts_with("journal_path"))
+            })
+        })
+    }
 }
 
 /// Arguments of `generate`.
@@ -258,10 +320,11 @@ macro_rules! config_flags {
 }
 
 config_flags! {
-    /// Where data comes from: itch, dbn or synthetic [default: synthetic]
+    /// Where data comes from: itch, dbn, journal or synthetic [default: synthetic]
     #[arg(value_name = "KIND", help_heading = "Source")]
     source: "source" => "source.kind",
-    /// Input file of an itch or dbn source (itch: plain or .gz; dbn: plain or .zst)
+    /// Input of an itch, dbn or journal source (itch: plain or .gz; dbn: plain or .zst; journal: a
+    /// file or a folder)
     #[arg(value_name = "PATH", help_heading = "Source")]
     file: "file" => "source.file",
     /// Speed: max, realtime, or a multiple such as 10x [default: realtime]
@@ -329,6 +392,19 @@ config_flags! {
     /// IP address of the RDMA device's network interface, instead of its name
     #[arg(value_name = "IP", help_heading = "RDMA")]
     rdma_address: "rdma-address" => "rdma.address",
+    /// Folder for a journal of everything published; made when it is not there [default: none]
+    #[arg(value_name = "DIR", help_heading = "Journal")]
+    journal: "journal" => "journal.path",
+    /// Size at which another journal file is begun, from 64 KiB [default: 256 MiB]
+    #[arg(value_name = "SIZE", help_heading = "Journal")]
+    journal_rotate: "journal-rotate" => "journal.rotate_bytes",
+    /// Journal files that stay, the oldest go; 0 for all [default: 0]
+    #[arg(value_name = "N", help_heading = "Journal")]
+    journal_keep: "journal-keep" => "journal.keep",
+    /// When a journal is forced to the disk: never (a crash of the machine may cost its last
+    /// seconds) or close (each file when it is closed) [default: never]
+    #[arg(value_name = "WHEN", help_heading = "Journal")]
+    journal_sync: "journal-sync" => "journal.sync",
     /// Least severe log line: error, warn, info, debug, trace [default: info]
     #[arg(value_name = "LEVEL", help_heading = "Log")]
     log_level: "log-level" => "log.level",
@@ -363,14 +439,12 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::config::Key;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::shaped().debug_assert();
     }
 
     #[test]

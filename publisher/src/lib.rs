@@ -10,6 +10,7 @@ pub mod commands;
 pub mod conductor;
 pub mod config;
 pub mod feed;
+pub mod journal;
 pub mod logging;
 pub mod report;
 pub mod sender;

@@ -4,14 +4,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tapecast_publisher::cli::{Cli, Command};
 use tapecast_publisher::commands;
 
 fn main() -> ExitCode {
     end_process_on_panic();
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::read().command {
         Command::Run(args) => commands::run(&args),
+        Command::Replay(args) => commands::run(&args.into_run()),
         Command::Generate(args) => commands::generate(&args),
         Command::CheckConfig(args) => commands::check_config(&args),
         Command::Certificates(args) => commands::certificates(&args),

@@ -12,6 +12,7 @@ use tapecast_wire::Instrument;
 use crate::book::BookStats;
 use crate::conductor::{PoolRecord, Refusals, SessionRecord};
 use crate::feed::FeedEnd;
+use crate::journal::JournalReport;
 use crate::sender::SenderReport;
 use crate::source::SourceStats;
 
@@ -42,6 +43,8 @@ pub struct Report {
     pub pool: PoolRecord,
     /// What became of connections to the control plane.
     pub listener: ListenerStats,
+    /// The journal, if there is one.
+    pub journal: Option<JournalReport>,
 }
 
 /// What was read.
@@ -136,6 +139,8 @@ pub struct Findings<'a> {
     pub pool: PoolRecord,
     /// Connections to the control plane.
     pub listener: ListenerStats,
+    /// What the journal came to, if there is one.
+    pub journal: Option<JournalReport>,
 }
 
 impl Report {
@@ -153,6 +158,7 @@ impl Report {
             refusals,
             pool,
             listener,
+            journal,
             ..
         } = findings;
         let progress = sender.progress;
@@ -177,6 +183,7 @@ impl Report {
             refusals,
             pool,
             listener,
+            journal,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The command `tapecast-subscriber`: `tail`, `stats` and `top`.
+//! The command `tapecast-subscriber`: `tail`, `stats`, `top`, `record` and `diff`.
 
 #![forbid(unsafe_code)]
 

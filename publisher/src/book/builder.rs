@@ -1,11 +1,11 @@
 //! The builder: all books, and which of them to publish when an event ends.
 
 use tapecast_wire::limits::{MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE};
-use tapecast_wire::{Instrument, InstrumentId};
+use tapecast_wire::{Instrument, InstrumentId, Level};
 
 use super::instrument::{Book, Shared};
 use super::orders::OrderTable;
-use super::{BookStats, SnapshotSink};
+use super::{BookStats, SnapshotDraft, SnapshotSink};
 use crate::source::{EventSink, FeedStamp, MarketEvent, Side};
 
 /// Size of one book, all levels and not only those visible.
@@ -147,5 +147,17 @@ impl<K: SnapshotSink> EventSink for BookBuilder<K> {
                 self.sink.on_snapshot(&draft, bids, asks);
             }
         }
+    }
+
+    fn on_snapshot(&mut self, draft: &SnapshotDraft, bids: &[Level], asks: &[Level]) {
+        let index = draft.instrument.index();
+        if index >= self.books.len() && !self.open_book(draft.instrument) {
+            self.shared.stats.unknown_instruments += 1;
+            return;
+        }
+        self.shared.stats.events += 1;
+        self.shared.stats.snapshots += 1;
+        self.books[index].adopt(draft, (bids, asks), &mut self.shared);
+        self.sink.on_snapshot(draft, bids, asks);
     }
 }

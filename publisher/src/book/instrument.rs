@@ -287,6 +287,34 @@ impl Book {
         })
     }
 
+    /// Takes over a snapshot that is published as it is: the book is what it shows.
+    pub(crate) fn adopt(
+        &mut self,
+        draft: &SnapshotDraft,
+        (bids, asks): (&[Level], &[Level]),
+        shared: &mut Shared,
+    ) {
+        self.replace_side(Side::Bid, bids, shared);
+        self.replace_side(Side::Ask, asks, shared);
+        self.sides.iter_mut().for_each(|side| side.touched = false);
+        self.published.bids.clear();
+        self.published.bids.extend_from_slice(bids);
+        self.published.asks.clear();
+        self.published.asks.extend_from_slice(asks);
+        let standing = Flags::SUSPECT.with(Flags::RECOVERING).with(Flags::END_OF_SESSION);
+        self.standing = Flags(draft.flags.0 & standing.0);
+        self.status = draft.status;
+        self.published.status = draft.status;
+        self.published.flags = self.standing.with(self.derived_flags());
+        self.last_trade = draft.last_trade;
+        self.stamp = FeedStamp {
+            feed_sequence: draft.feed_sequence,
+            ts_event: draft.ts_event,
+            ts_recv: draft.ts_recv,
+            flags: Flags::NONE,
+        };
+    }
+
     /// Flags that follow from the published levels and the status.
     fn derived_flags(&self) -> Flags {
         let halted = matches!(self.status, TradingStatus::Halted | TradingStatus::Paused);

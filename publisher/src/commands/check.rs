@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use rustix::fs::{Access as Rights, access as access_to};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tapecast_control::{Access, TlsFileError, TlsFiles, TlsIdentity};
 
@@ -18,6 +19,7 @@ use crate::config::{ConfigError, Effective, FabricKind, SourceKind};
 pub(super) fn check(effective: &Effective) -> Result<()> {
     fabric(effective)?;
     source_file(effective)?;
+    journal_folder(effective)?;
     access(effective)?;
     effective.entitlements()?;
     tls_identity(effective)?;
@@ -85,7 +87,7 @@ fn source_file(effective: &Effective) -> Result<()> {
         effective.contradiction("source.file", text)
     };
     let kind = std::fs::metadata(file).map_err(problem)?.file_type();
-    if kind.is_dir() {
+    if kind.is_dir() && source.kind != SourceKind::Journal {
         let text = format!("{} is a directory; give a file with --file", file.display());
         return Err(effective.contradiction("source.file", text).into());
     }
@@ -94,6 +96,32 @@ fn source_file(effective: &Effective) -> Result<()> {
         File::open(file).map_err(problem)?;
     }
     Ok(())
+}
+
+/// Whether files can be made in the journal's folder, or the folder itself.
+fn journal_folder(effective: &Effective) -> Result<()> {
+    let Some(path) = &effective.config.journal.path else { return Ok(()) };
+    let remedy = "name a folder that this user may write to with --journal";
+    let problem = |text: String| effective.contradiction("journal.path", text);
+    let wanted = match std::fs::metadata(path) {
+        Ok(found) if !found.is_dir() => {
+            let text = format!("{} is no folder; {remedy}", path.display());
+            return Err(problem(text).into());
+        }
+        Ok(_) => path.as_path(),
+        // It is made at the start, but not the folders that it is in: that would hide a mistyped
+        // path.
+        Err(_) => match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => path.as_path(),
+        },
+    };
+    access_to(wanted, Rights::WRITE_OK | Rights::EXEC_OK).map_err(|error| {
+        let error = io::Error::from(error);
+        let text = format!("cannot write in {}: {error}; {remedy}", wanted.display());
+        problem(text).into()
+    })
 }
 
 fn core(effective: &Effective) -> Result<()> {

@@ -11,6 +11,7 @@ use crate::feed::near_symbols;
 use crate::source::Source;
 use crate::source::dbn::{DbnOptions, DbnSource};
 use crate::source::itch::{self, ItchError, ItchOptions, ItchSource};
+use crate::source::journal::{JournalOptions, JournalSource};
 use crate::source::synthetic::{SyntheticConfig, SyntheticSource};
 
 /// Receives the source that the configuration asks for, whatever its type.
@@ -26,10 +27,15 @@ pub(super) trait WithSource {
 ///
 /// # Errors
 /// When it cannot be opened; the text names cause and remedy.
-pub(super) fn open_source<W: WithSource>(config: &SourceConfig, then: W) -> Result<W::Output> {
+pub(super) fn open_source<W: WithSource>(
+    config: &SourceConfig,
+    levels_max: usize,
+    then: W,
+) -> Result<W::Output> {
     match config.kind {
         SourceKind::Itch => Ok(then.with_source(open_itch(config)?)),
         SourceKind::Dbn => Ok(then.with_source(open_dbn(config)?)),
+        SourceKind::Journal => Ok(then.with_source(open_journal(config, levels_max)?)),
         SourceKind::Synthetic => Ok(then.with_source(open_synthetic(config)?)),
     }
 }
@@ -61,6 +67,15 @@ fn open_dbn(config: &SourceConfig) -> Result<DbnSource> {
     let options =
         DbnOptions { symbols: config.symbols.0.clone(), allow_truncated: config.allow_truncated.0 };
     Ok(DbnSource::open(&file(config)?, options)?)
+}
+
+fn open_journal(config: &SourceConfig, levels_max: usize) -> Result<JournalSource> {
+    let options = JournalOptions {
+        symbols: config.symbols.0.clone(),
+        allow_truncated: config.allow_truncated.0,
+        levels_max,
+    };
+    Ok(JournalSource::open(&file(config)?, options)?)
 }
 
 fn open_synthetic(config: &SourceConfig) -> Result<SyntheticSource> {

@@ -24,12 +24,16 @@ use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
 use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
-use crate::config::{Config, Effective, FabricKind, LogFormat, SourceKind, prepare_socket_folder};
+use crate::config::{
+    Config, Effective, FabricKind, LogFormat, SourceKind, Whole, prepare_socket_folder,
+};
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, StopFlag};
+use crate::journal::{self, JournalReport, JournalThread};
 use crate::logging;
 use crate::report::{Findings, Report, ReportFile};
 use crate::sender::SenderReport;
 use crate::source::Source;
+use crate::source::journal::levels_of;
 use crate::source::pacing::Pacer;
 use crate::source::progress::{Progress as ProgressMeter, ProgressDisplay, ProgressTotal};
 
@@ -42,9 +46,10 @@ const SOURCE_FAILED: u8 = 3;
 /// When the publisher cannot start, or its report cannot be written; the text names cause and
 /// remedy.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let effective = super::load(&args.config)?;
+    let mut effective = super::load(&args.config)?;
     logging::start(&effective.config.log);
     check(&effective)?;
+    adopt_levels(&mut effective)?;
     let sessions_max = effective.config.access.sessions_max.get();
     if u64::from(args.wait_for) > sessions_max {
         bail!(
@@ -61,7 +66,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let listener = listen(&runtime, &effective)?;
     let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
-    let life = open_source(&effective.config.source, start)??;
+    let life = open_source(&effective.config.source, effective.config.book.levels.count(), start)??;
     let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
         file.write(&life.report)?;
@@ -76,6 +81,21 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Snapshots of a journal are as deep as they were; what they need is taken, unless somebody chose.
+fn adopt_levels(effective: &mut Effective) -> Result<()> {
+    let source = &effective.config.source;
+    let Some(file) = source.file.as_ref().filter(|_| source.kind == SourceKind::Journal) else {
+        return Ok(());
+    };
+    if let Some(levels) = levels_of(file)?
+        && effective.origin("book.levels") == "default"
+        && let Some(levels) = Whole::checked(levels as u64)
+    {
+        effective.config.book.levels = levels;
+    }
+    Ok(())
 }
 
 fn runtime() -> Result<Runtime> {
@@ -173,6 +193,10 @@ impl Start<'_> {
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;
+        // Before anything runs: a folder that cannot be written to is told at the start.
+        let journal =
+            journal::start(config, epoch, &directory).context("journal.path (--journal)")?;
+        let (tap, scribe) = journal.unzip();
         let plant = Plant::new(config, &directory, parker, made)?;
         let stop = StopFlag::default();
         let (gate, started) = bounded(1);
@@ -180,6 +204,7 @@ impl Start<'_> {
         let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
         // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
+        let encoder = encoder.with_journal(tap);
         let books = BookBuilder::new(config.book.levels.count(), encoder);
         let playback = playback(args, config, &source);
         let feed = Feed::new(source, books, playback);
@@ -204,8 +229,13 @@ impl Start<'_> {
         drop(plant.waker);
         let sender = join(plant.sender)?;
         drop(pool);
+        let journal = scribe.map(JournalThread::finish);
         log_end(&sender, &ended.listener);
-        Ok(life(effective, epoch, &directory, &sender, ended))
+        Ok(life(
+            effective,
+            Remains { epoch, directory: &directory, sender: &sender, journal },
+            ended,
+        ))
     }
 }
 
@@ -337,13 +367,16 @@ fn warn_of_open_door(config: &Config, listener: &AnyListener) {
     }
 }
 
-fn life(
-    effective: &Effective,
+/// What is left when the conductor has ended.
+struct Remains<'a> {
     epoch: Epoch,
-    directory: &Directory,
-    sender: &SenderReport,
-    ended: ConductorReport,
-) -> Life {
+    directory: &'a Directory,
+    sender: &'a SenderReport,
+    journal: Option<JournalReport>,
+}
+
+fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> Life {
+    let Remains { epoch, directory, sender, journal } = remains;
     let ConductorReport { sessions, feed, refusals, pool, listener, fabric_failure } = ended;
     let config = &effective.config;
     let needs_file = config.source.kind != SourceKind::Synthetic;
@@ -360,6 +393,7 @@ fn life(
         refusals,
         pool,
         listener,
+        journal,
     };
     let report = Report::new(findings);
     let source = feed.and_then(|end| end.outcome.error().map(str::to_owned));

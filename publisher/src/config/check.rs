@@ -1,5 +1,7 @@
 //! What single values cannot say: whether they fit together.
 
+use std::path::Path;
+
 use super::keys::{KEYS, Key};
 use super::layers::{FLAG, SHARED_SOCKET_VARIABLE, VARIABLE, flat_config, variable_origin};
 use super::{Config, ConfigError, Effective, FabricKind, SourceKind, TlsMode};
@@ -10,6 +12,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 impl Effective {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.check_source()?;
+        self.check_journal()?;
         self.check_fabric()?;
         match self.config.fabric.kind {
             FabricKind::Shm => self.check_socket(),
@@ -31,8 +34,22 @@ impl Effective {
         }
         if !needs_file && source.file.is_some() {
             let problem = "set, but the source is synthetic and reads no file: choose \
-                           source.kind itch or dbn (--source), or remove the file";
+                           source.kind itch, dbn or journal (--source), or remove the file";
             return Err(self.contradiction("source.file", problem.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// A journal that is played must not be written to: it would never end.
+    fn check_journal(&self) -> Result<(), ConfigError> {
+        let (source, journal) = (&self.config.source, &self.config.journal);
+        let played = source.file.as_ref().filter(|_| source.kind == SourceKind::Journal);
+        let (Some(played), Some(written)) = (played, &journal.path) else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (played, written) = (real(played), real(written));
+        if played == written || played.parent() == Some(&written) {
+            let problem = "this is where the journal lies that is played: write to another folder";
+            return Err(self.contradiction("journal.path", problem.to_owned()));
         }
         Ok(())
     }

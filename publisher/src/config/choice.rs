@@ -54,6 +54,8 @@ choice! {
         Itch = "itch",
         /// A Databento DBN file.
         Dbn = "dbn",
+        /// A journal of published snapshots, a file or a folder.
+        Journal = "journal",
         /// The simulated exchange.
         Synthetic = "synthetic",
     }
@@ -138,6 +140,16 @@ choice! {
         Conflate = "conflate",
         /// The publisher waits for it.
         Lossless = "lossless",
+    }
+}
+
+choice! {
+    /// When what a journal says is brought to the disk.
+    JournalSync {
+        /// When the system sees fit.
+        Never = "never",
+        /// When a file is closed.
+        Close = "close",
     }
 }
 

@@ -46,10 +46,10 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 59] = [
+pub const KEYS: [Key; 64] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
-    key("source.kind", "itch, dbn, synthetic"),
+    key("source.kind", "itch, dbn, journal, synthetic"),
     key("source.file", "a path"),
     key("source.pace", "max, realtime, or a multiple such as 10x (0.001x to 1000000x)"),
     key("source.gap_max_s", "0 to 86400 seconds"),
@@ -103,6 +103,11 @@ pub const KEYS: [Key; 59] = [
     key("access.lossless", TRUTH),
     key("access.sessions_max", "1 to 64"),
     key("access.stall_max_s", "1 to 3600 seconds"),
+    key("journal.path", "a path"),
+    key("journal.rotate_bytes", "a size, 64 KiB to 1024 GiB"),
+    key("journal.keep", "0 to 1000000 files, 0 for all"),
+    key("journal.sync", "never, close"),
+    key("journal.buffer_bytes", "a size, 1 MiB to 16 GiB"),
     key("log.level", "error, warn, info, debug, trace"),
     key("log.format", "text, json"),
     key(

@@ -9,6 +9,7 @@ mod choice;
 mod entitlement;
 mod error;
 mod file;
+mod journal;
 mod keys;
 mod layers;
 mod network;
@@ -26,11 +27,12 @@ use tapecast_wire::limits::{
 
 use crate::source::pacing::Pace;
 pub use choice::{
-    EventEnd, FabricKind, Idle, LargestMtu, LogFormat, LogLevel, PolicyWord, Seal, SourceKind,
-    TlsMode,
+    EventEnd, FabricKind, Idle, JournalSync, LargestMtu, LogFormat, LogLevel, PolicyWord, Seal,
+    SourceKind, TlsMode,
 };
 pub use entitlement::EntitlementConfig;
 pub use error::ConfigError;
+pub use journal::JournalConfig;
 pub(crate) use keys::distance;
 
 pub use keys::{KEYS, Key};
@@ -38,7 +40,7 @@ pub use layers::{Effective, Layers, load};
 pub use network::{FabricConfig, ListenConfig, RdmaConfig, TlsConfig};
 pub use places::{default_socket, prepare_socket_folder};
 pub use value::{Names, Switch, Whole};
-pub use written::{FeedDate, PlayPace, RingBytes, SessionSpan};
+pub use written::{FeedDate, PlayPace, RingBytes, SessionSpan, Size};
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,6 +68,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// Who may attach, and how.
     pub access: AccessConfig,
+    /// Published snapshots on disk.
+    pub journal: JournalConfig,
     /// Log lines.
     pub log: LogConfig,
     /// What each client may ask for; empty for no limits.

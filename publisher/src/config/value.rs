@@ -21,6 +21,12 @@ impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
         Self(value)
     }
 
+    /// The value, if it is in range.
+    #[must_use]
+    pub fn checked(value: u64) -> Option<Self> {
+        (MIN..=MAX).contains(&value).then_some(Self(value))
+    }
+
     /// The number.
     #[must_use]
     pub const fn get(self) -> u64 {

@@ -38,9 +38,75 @@ const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 
 impl fmt::Display for RingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, size) =
-            UNITS.into_iter().find(|(_, size)| self.0.is_multiple_of(*size)).unwrap_or(("B", 1));
-        write!(f, "{} {unit}", self.0 / size)
+        write_bytes(f, self.0)
+    }
+}
+
+/// Bytes in the largest unit that fits.
+fn write_bytes(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
+    let (unit, size) =
+        UNITS.into_iter().find(|(_, size)| bytes.is_multiple_of(*size)).unwrap_or(("B", 1));
+    write!(f, "{} {unit}", bytes / size)
+}
+
+/// Reads a number of bytes, with or without a unit.
+fn bytes_of(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let unit = text[digits.len()..].trim_start();
+    let size = match unit {
+        "" => 1,
+        _ => UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .map(|(_, size)| *size)
+            .ok_or_else(|| format!("{text:?} has the unknown unit {unit:?}"))?,
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size"))?;
+    count.checked_mul(size).ok_or_else(|| format!("{text:?} is out of range"))
+}
+
+/// A number of bytes from `MIN` to `MAX`, both included, written as a ring's size is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
+    /// A size known at compile time to be allowed.
+    ///
+    /// # Panics
+    /// When it is not: use it in a `const`.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        assert!(bytes >= MIN && bytes <= MAX, "size out of range");
+        Self(bytes)
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> fmt::Display for Size<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_bytes(f, self.0)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Serialize for Size<MIN, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Size<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = deserializer.deserialize_any(ScalarText)?;
+        let bytes = bytes_of(&text).map_err(D::Error::custom)?;
+        match (MIN..=MAX).contains(&bytes) {
+            true => Ok(Self(bytes)),
+            false => Err(D::Error::custom(format!("{text:?} is out of range"))),
+        }
     }
 }
 
@@ -48,18 +114,7 @@ impl FromStr for RingBytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-        let unit = text[digits.len()..].trim_start();
-        let size = match unit {
-            "" => 1,
-            _ => UNITS
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                .map(|(_, size)| *size)
-                .ok_or_else(|| format!("{text:?} has the unknown unit {unit:?}"))?,
-        };
-        let count: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size"))?;
-        let bytes = count.checked_mul(size).ok_or_else(|| format!("{text:?} is out of range"))?;
+        let bytes = bytes_of(text)?;
         if !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes) {
             return Err(format!("{text:?} is out of range"));
         }
@@ -203,6 +258,17 @@ mod tests {
         ] {
             let size: RingBytes = text.parse().unwrap();
             assert_eq!((size.get(), size.to_string().as_str()), (bytes, shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_may_be_any_number_of_bytes_in_its_range() {
+        for (text, shown) in [("\"3 MiB\"", Ok("3 MiB")), ("\"4194305\"", Err("out of range"))] {
+            let read = serde_json::from_str::<Size<1, { 4 << 20 }>>(text);
+            match shown {
+                Ok(shown) => assert_eq!(read.unwrap().to_string(), shown),
+                Err(reason) => assert!(read.unwrap_err().to_string().contains(reason), "{text}"),
+            }
         }
     }
 

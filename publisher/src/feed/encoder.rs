@@ -13,6 +13,7 @@ use super::directory::Directory;
 use super::queue::{FeedQueue, Patience, Stopped};
 use super::sequencer::Sequencer;
 use crate::book::{SnapshotDraft, SnapshotSink};
+use crate::journal::JournalTap;
 use crate::sender::FeedItem;
 
 /// Why the feed cannot go on.
@@ -63,6 +64,7 @@ pub struct Encoder {
     pool_stalls: u64,
     /// Channel sequence at the last ring.
     rung: Sequence,
+    journal: Option<JournalTap>,
     failure: Option<EncodeError>,
 }
 
@@ -71,8 +73,22 @@ impl Encoder {
     #[must_use]
     pub fn new(epoch: Epoch, directory: Arc<Directory>, pool: Pool, queue: FeedQueue) -> Self {
         let sequencer = Sequencer::new(epoch, directory.capacity());
-        let (page, pool_stalls, rung, failure) = (None, 0, Sequence(0), None);
-        Self { sequencer, directory, pool, page, queue, pool_stalls, rung, failure }
+        let (page, pool_stalls, rung) = (None, 0, Sequence(0));
+        let (journal, failure) = (None, None);
+        Self { sequencer, directory, pool, page, queue, pool_stalls, rung, journal, failure }
+    }
+
+    /// The same, with a journal of everything that it queues.
+    #[must_use]
+    pub fn with_journal(self, journal: Option<JournalTap>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// Hands over to the journal what it has not been given yet.
+    pub fn hand_over_journal(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.hand_over();
+        }
     }
 
     /// Why nothing is queued any more, if so.
@@ -100,6 +116,9 @@ impl Encoder {
         if queued != self.rung {
             self.rung = queued;
             self.queue.ring();
+            if let Some(journal) = &mut self.journal {
+                journal.hand_over_early();
+            }
         }
     }
 
@@ -116,7 +135,11 @@ impl Encoder {
                 symbol: instrument.symbol.clone(),
             });
         }
-        self.queue.push(FeedItem::Instrument(instrument.to_wire()))?;
+        let entry = instrument.to_wire();
+        if let Some(journal) = &mut self.journal {
+            journal.on_instrument(&entry);
+        }
+        self.queue.push(FeedItem::Instrument(entry))?;
         Ok(())
     }
 
@@ -149,6 +172,9 @@ impl Encoder {
             last_trade_quantity,
         };
         let filled = self.encode(&fields, bids, asks)?;
+        if let Some(journal) = &mut self.journal {
+            journal.on_snapshot(filled.bytes(), place.channel_sequence);
+        }
         self.queue.push(FeedItem::Snapshot(filled))?;
         Ok(())
     }

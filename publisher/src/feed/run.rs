@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use tapecast_wire::{InstrumentId, Sequence};
+use tapecast_wire::{Flags, InstrumentId, Level, Sequence};
 
 use super::encoder::{EncodeError, Encoder};
-use crate::book::{BookBuilder, BookStats};
+use crate::book::{BookBuilder, BookStats, SnapshotDraft};
 use crate::clock::unix_now;
 use crate::source::pacing::Pacer;
 use crate::source::progress::{Progress as ProgressMeter, ProgressCount};
@@ -218,6 +218,8 @@ impl FeedSink {
         if let Some(stamp) = self.stamp.filter(|stamp| stamp.ts_recv != u64::MAX) {
             let wait = self.pacer.wait(stamp.ts_recv, unix_now());
             if wait >= WAIT_MIN {
+                // What is published already need not wait with it.
+                self.books.sink_mut().hand_over_journal();
                 self.sleep(wait);
             }
         }
@@ -265,5 +267,16 @@ impl EventSink for FeedSink {
     fn on_event_end(&mut self) {
         self.hold();
         self.books.on_event_end();
+    }
+
+    fn on_snapshot(&mut self, draft: &SnapshotDraft, bids: &[Level], asks: &[Level]) {
+        self.stamp = Some(FeedStamp {
+            feed_sequence: draft.feed_sequence,
+            ts_event: draft.ts_event,
+            ts_recv: draft.ts_recv,
+            flags: Flags::NONE,
+        });
+        self.hold();
+        self.books.on_snapshot(draft, bids, asks);
     }
 }

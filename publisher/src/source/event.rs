@@ -4,6 +4,8 @@
 
 use tapecast_wire::{Flags, InstrumentId, Level, TradingStatus};
 
+use crate::book::SnapshotDraft;
+
 /// Side of an order or level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -134,4 +136,10 @@ pub trait EventSink {
 
     /// The venue event is complete: what changed may be published.
     fn on_event_end(&mut self);
+
+    /// A whole snapshot that was published before, an event of its own. Only journals have any;
+    /// a sink that looks at single changes has no use for them.
+    fn on_snapshot(&mut self, draft: &SnapshotDraft, bids: &[Level], asks: &[Level]) {
+        let _unused = (draft, bids, asks);
+    }
 }

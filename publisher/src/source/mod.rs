@@ -6,6 +6,7 @@ pub mod dbn;
 mod event;
 pub mod itch;
 pub mod itch_encode;
+pub mod journal;
 pub mod pacing;
 pub mod progress;
 pub mod synthetic;

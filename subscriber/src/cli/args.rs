@@ -26,6 +26,8 @@ Examples:
   tapecast-subscriber tail --json | jq -r .symbol       one JSON object per line
   tapecast-subscriber stats                             rates, conflation, latency, once a second
   tapecast-subscriber top --symbols AAPL                a live book in the terminal
+  tapecast-subscriber record day.tapejournal --until-end
+                                                        write it down; replay and diff read it
   tapecast-subscriber tail --connect feed-1.example:7411 --ca ca.pem --cert client-risk-1.pem \\
       --key client-risk-1.key                           from another machine, over RDMA
 
@@ -36,8 +38,29 @@ Accounting:
 
 Exit status:
   0  ended as asked: count reached, end of source, ctrl-C, or the reader of a pipe went away
-  1  no session, session refused, or a snapshot was lost
-  2  wrong usage";
+  1  no session, session refused, or a snapshot was lost; diff: different
+  2  wrong usage; diff: an input that cannot be used";
+
+const RECORD_NOTES: &str = "\
+The file has every snapshot as it was delivered, with its conflated count and the time of its
+delivery, and the directory. It is good up to its last whole record whatever happens meanwhile.
+
+Examples:
+  tapecast-subscriber record day.tapejournal --until-end
+  tapecast-subscriber record aapl.tapejournal --symbols AAPL --policy lossless -n 1000
+  tapecast-publisher replay day.tapejournal --pace max";
+
+const DIFF_NOTES: &str = "\
+Snapshots are paired per symbol: by their number among the instrument's when both journals are of
+one life of a publisher, by the feed sequence otherwise. Compared are levels, status, flags, last
+trade, venue time and feed sequence.
+
+Exit status: 0 the same, 1 different, 2 an input that cannot be used or is damaged (what stands
+before the damage is compared all the same).
+
+Examples:
+  tapecast-subscriber diff /data/journal received.tapejournal
+  tapecast-subscriber diff --json monday.tapejournal tuesday.tapejournal | jq .totals";
 
 /// Watch the order books that a tapecast publisher hands out, on this machine or over RDMA.
 ///
@@ -61,6 +84,12 @@ pub(crate) enum Command {
     Tail(TailArgs),
     /// Print rates, conflation, feed gaps, lag and latency once in each interval
     Stats(StatsArgs),
+    /// Write what is delivered to a journal file, to be replayed or compared later
+    #[command(after_help = RECORD_NOTES)]
+    Record(RecordArgs),
+    /// Compare two journals: what is in both, in one only, or different
+    #[command(after_help = DIFF_NOTES)]
+    Diff(DiffArgs),
     /// Watch books, their rates and their latency live in the terminal (q quits)
     Top(TopArgs),
 }
@@ -143,6 +172,20 @@ pub(crate) struct TailArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
+    #[command(flatten)]
+    pub end: EndArgs,
+
+    /// Write the final account as JSON: per instrument, latency, jitter, skew samples
+    #[arg(long, value_name = "FILE")]
+    pub summary_json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// When to end. The same for every command that takes snapshot after snapshot.
+#[derive(Debug, Args)]
+pub(crate) struct EndArgs {
     /// End after so many snapshots
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
@@ -151,16 +194,52 @@ pub(crate) struct TailArgs {
     #[arg(long)]
     pub until_end: bool,
 
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
+    pub color: ColorArg,
+}
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// File to write; must not be there unless --force
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub end: EndArgs,
+
     /// Write the final account as JSON: per instrument, latency, jitter, skew samples
     #[arg(long, value_name = "FILE")]
     pub summary_json: Option<PathBuf>,
 
-    /// When to colour
-    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
-    pub color: ColorArg,
-
     #[command(flatten)]
     pub session: SessionArgs,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A journal: a file, or a folder of them
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+
+    /// Another one
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+
+    /// Compare everything, also what differs between two lives of a publisher or between both
+    /// ends: epoch, sequences, receive and publish times, conflated counts
+    #[arg(long)]
+    pub exact: bool,
+
+    /// One JSON object: totals, counts per instrument, the first difference
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// When to colour.

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use tapecast_subscriber::{ConnectError, EndReason, WaitError};
 
+use tapecast_journal::{JournalError, OpenError};
+
 use super::misuse::Misuse;
 
 /// Why the command fails.
@@ -29,6 +31,10 @@ pub(crate) enum Failure {
     Output(#[from] io::Error),
     #[error("top draws on a terminal and the output is none: use `tail` or `stats` instead")]
     NoTerminal,
+    #[error(transparent)]
+    Record(#[from] JournalError),
+    #[error(transparent)]
+    Input(#[from] OpenError),
 }
 
 impl Failure {
@@ -39,7 +45,7 @@ impl Failure {
     /// What the process ends with.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Misuse(_) => ExitCode::from(2),
+            Self::Misuse(_) | Self::Input(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -2,6 +2,7 @@
 
 mod account;
 mod args;
+mod diff;
 mod failure;
 mod figures;
 mod interval;
@@ -10,6 +11,7 @@ mod line;
 mod misuse;
 mod over_rdma;
 mod paint;
+mod record;
 mod stats;
 mod stop;
 mod tail;
@@ -30,7 +32,7 @@ use stop::Stop;
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             let paint = Paint::choose(ColorArg::Auto, &io::stderr());
@@ -40,13 +42,19 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<(), Failure> {
+fn run(command: &Command) -> Result<ExitCode, Failure> {
+    if let Command::Diff(args) = command {
+        return diff::diff(args);
+    }
     let stop = Stop::on_signals()?;
     match command {
         Command::Tail(args) => tail::tail(args, &stop),
+        Command::Record(args) => record::record(args, &stop),
+        Command::Diff(_) => Ok(()),
         Command::Stats(args) => stats::stats(args, &stop),
         Command::Top(args) => top::top(args, &stop),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says on the error stream what happened to the subscription.

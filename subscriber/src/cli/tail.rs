@@ -10,11 +10,12 @@ use tapecast_subscriber::{
 };
 
 use super::account::write_account;
-use super::args::TailArgs;
+use super::args::{ColorArg, EndArgs, TailArgs};
 use super::failure::Failure;
 use super::json::write_line;
 use super::line::Lines;
 use super::paint::Paint;
+use super::record::Recording;
 use super::stop::Stop;
 
 /// Longest wait before looking whether a signal has come.
@@ -27,7 +28,7 @@ const SKEW_SAMPLES: usize = 8_192;
 
 /// Why `tail` ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Ending {
+pub(super) enum Ending {
     Count,
     SourceEnded,
     PublisherClosed,
@@ -54,7 +55,7 @@ pub(crate) fn tail(args: &TailArgs, stop: &Stop) -> Result<(), Failure> {
     let mut builder = args.session.builder()?;
     // The file is made first: a path that cannot be written should not cost a whole run.
     let summary_file = args.summary_json.as_deref().map(create).transpose()?;
-    if args.count.is_some() {
+    if args.end.count.is_some() {
         // One at a time, so that the account ends exactly at the count.
         builder = builder.poll_limit(1);
     }
@@ -64,14 +65,15 @@ pub(crate) fn tail(args: &TailArgs, stop: &Stop) -> Result<(), Failure> {
     let mut subscriber = builder.connect()?;
     let stdout = io::stdout();
     let mut output = Output::new(args, BufWriter::with_capacity(OUT_BYTES, stdout.lock()));
-    let ending = receive(args, stop, &mut subscriber, &mut output)?;
+    let ending = receive(&args.end, stop, &mut subscriber, &mut output)?;
     output.flush()?;
-    finish(args, &mut subscriber, &ending, summary_file)
+    let account = (!args.json).then_some(args.end.color);
+    finish(account, &mut subscriber, &ending, summary_file)
 }
 
 /// Receives until something ends it.
-fn receive<W: Write>(
-    args: &TailArgs,
+pub(super) fn receive<W: Write>(
+    args: &EndArgs,
     stop: &Stop,
     subscriber: &mut Subscriber,
     output: &mut Output<W>,
@@ -169,8 +171,9 @@ fn ending_of(reason: EndReason) -> Ending {
     }
 }
 
-fn finish(
-    args: &TailArgs,
+/// Writes the account, on the error stream in this colour, and says whether all went well.
+pub(super) fn finish(
+    account: Option<ColorArg>,
     subscriber: &mut Subscriber,
     ending: &Ending,
     summary_file: Option<(File, &Path)>,
@@ -179,8 +182,8 @@ fn finish(
     if let Some((file, path)) = summary_file {
         write_summary(file, &summary).map_err(|error| Failure::file("write", path, error))?;
     }
-    if !args.json && *ending != Ending::PipeClosed {
-        let paint = Paint::choose(args.color, &io::stderr());
+    if let Some(color) = account.filter(|_| *ending != Ending::PipeClosed) {
+        let paint = Paint::choose(color, &io::stderr());
         // Nobody to tell is no reason to fail.
         drop(write_account(&mut io::stderr().lock(), paint, &summary, &ending.text()));
     }
@@ -191,7 +194,7 @@ fn finish(
     }
 }
 
-fn create(path: &Path) -> Result<(File, &Path), Failure> {
+pub(super) fn create(path: &Path) -> Result<(File, &Path), Failure> {
     let file = File::create(path).map_err(|error| Failure::file("create", path, error))?;
     Ok((file, path))
 }
@@ -204,7 +207,7 @@ fn write_summary(file: File, summary: &Summary) -> io::Result<()> {
 }
 
 /// Where snapshots go, and what went wrong there.
-struct Output<W> {
+pub(super) struct Output<W> {
     form: Form,
     levels: usize,
     out: W,
@@ -216,6 +219,7 @@ enum Form {
     Quiet,
     Json,
     Lines(Lines),
+    Journal(Box<Recording>),
 }
 
 impl<W: Write> Output<W> {
@@ -229,9 +233,23 @@ impl<W: Write> Output<W> {
         } else {
             let stdout = io::stdout();
             let heading_every = if stdout.is_terminal() { screen_lines() } else { 0 };
-            Form::Lines(Lines::new(Paint::choose(args.color, &stdout), levels, heading_every))
+            Form::Lines(Lines::new(Paint::choose(args.end.color, &stdout), levels, heading_every))
         };
         Self { form, levels, out, finished: Finished::default(), failed: None }
+    }
+
+    /// An output to a journal.
+    pub(super) fn journal(recording: Recording, out: W) -> Self {
+        let form = Form::Journal(Box::new(recording));
+        Self { form, levels: 0, out, finished: Finished::default(), failed: None }
+    }
+
+    /// The journal, if that is where it goes.
+    pub(super) fn into_journal(self) -> Option<Recording> {
+        match self.form {
+            Form::Journal(recording) => Some(*recording),
+            Form::Quiet | Form::Json | Form::Lines(_) => None,
+        }
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot<'_>) {
@@ -243,6 +261,8 @@ impl<W: Write> Output<W> {
             Form::Quiet => Ok(()),
             Form::Json => write_line(&mut self.out, snapshot, self.levels),
             Form::Lines(lines) => lines.snapshot(&mut self.out, snapshot),
+            // Its errors name the file and the remedy.
+            Form::Journal(recording) => recording.snapshot(snapshot).map_err(io::Error::other),
         };
         self.failed = written.err();
     }
