@@ -63,6 +63,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ab;
 mod attachment;
 mod backoff;
 mod builder;
@@ -85,6 +86,9 @@ mod subscriber;
 mod target;
 mod wait_set;
 
+pub use ab::arbiter::AbSideCounts;
+pub use ab::side::AbSide;
+pub use ab::{AbSideFigures, AbSubscriber, AbSummary};
 pub use backoff::{Backoff, Reconnect};
 pub use builder::SubscriberBuilder;
 pub use decimal::{Price, Quantity};
