@@ -10,8 +10,11 @@ mod line;
 mod misuse;
 mod over_rdma;
 mod paint;
+mod second;
+mod sides;
 mod stats;
 mod stop;
+mod subscription;
 mod tail;
 mod top;
 

@@ -1,5 +1,6 @@
 //! The shipped programs, together, as processes on this machine.
 
+mod ab;
 mod known_results;
 mod misuse;
 #[expect(dead_code, reason = "only the tests over RDMA kill a process")]
