@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub(crate) enum Misuse {
     #[error(
         "--socket and --connect exclude each other: --socket attaches over shared memory to a \
-         publisher on this machine, --connect over RDMA; leave one out, or attach to both publishers of one feed with \
-         --socket-b or --connect-b"
+         publisher on this machine, --connect over RDMA; leave one out, or name a \
+         second publisher of the same feed with --socket-b or --connect-b"
     )]
     TwoPublishers,
     #[error(

@@ -1,7 +1,6 @@
 //! Two publishers of one feed.
 
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,7 +103,7 @@ fn each_snapshot_is_delivered_once_from_the_side_that_brings_it_first() {
     stages[1].publish_all(vec![Book::of(AAPL_ON_B, PRICE), Book::of(AAPL_ON_B, PRICE + 1)]);
     assert_eq!(until_received(&mut subscriber, 1, 2), [2]);
     stages[0].publish(AAPL_ON_A, PRICE + 1);
-    assert_eq!(until_received(&mut subscriber, 2, 2), []);
+    assert!(until_received(&mut subscriber, 2, 2).is_empty());
 
     let [a, b] = AbSide::BOTH.map(|side| subscriber.side_figures(side));
     assert_eq!((a.counts.wins, a.counts.late, a.counts.repeated), (1, 1, 0));
@@ -147,8 +146,7 @@ fn the_application_sees_one_id_for_an_instrument_on_both_sides() {
 }
 
 #[test]
-fn when_one_side_dies_books_stay_live_and_nothing_is_missing_and_it_joins_again_without_a_duplicate()
- {
+fn when_one_side_dies_books_stay_live_without_a_gap_and_it_joins_again_without_a_duplicate() {
     let places = places();
     let [a, b] = stages(&places);
     let mut subscriber = places.connect();

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! (round, feed sequence, occurrence, soundness)
-//! round        grows when the feed sequence drops on a side: both sides see it drop at the same place
+//! round        grows when the feed sequence drops on a side; both see it drop at the same place
 //! occurrence   the how-manieth snapshot with this feed sequence, from the side's own numbers
 //! soundness    a copy that is neither suspect nor being rebuilt repairs one that is
 //! ```

@@ -92,10 +92,10 @@ impl Newest {
         if [theirs, ours].iter().any(|time| [0, u64::MAX].contains(time)) {
             return self.place.round;
         }
-        let is_low = notice.feed_sequence <= self.place.feed_sequence;
-        if is_low && theirs >= ours.saturating_add(APART_NS) {
+        let (feed_sequence, newest) = (notice.feed_sequence, self.place.feed_sequence);
+        if feed_sequence <= newest && theirs >= ours.saturating_add(APART_NS) {
             self.place.round.saturating_add(1)
-        } else if !is_low && ours >= theirs.saturating_add(APART_NS) {
+        } else if feed_sequence >= newest && ours >= theirs.saturating_add(APART_NS) {
             self.place.round.saturating_sub(1)
         } else {
             self.place.round

@@ -127,6 +127,9 @@ fn play_from_the_start(feed: &Feed, moves: &[Move]) -> Outcome {
     play(feed, &[&both, moves].concat(), [1, 1])
 }
 
+/// (is A's, feed sequence, venue time, number, skipped, initial, sound, other side live).
+type Claim = (bool, u64, u64, u64, u16, bool, bool, bool);
+
 proptest! {
     #[test]
     fn each_snapshot_is_delivered_once_and_in_order_whatever_the_sides_skip(
@@ -183,7 +186,7 @@ proptest! {
 
     #[test]
     fn whatever_two_sides_claim_nothing_breaks(
-        claims in prop::collection::vec(any::<(bool, u64, u64, u64, u16, bool, bool, bool)>(), 0..99),
+        claims in prop::collection::vec(any::<Claim>(), 0..99),
     ) {
         let mut arbiter = Arbiter::new(1);
         arbiter.add_instrument();
