@@ -165,7 +165,9 @@ impl Arbiter {
                 (Verdict::Deliver { conflated: 0 }, notice.skipped)
             }
             Ordering::Equal | Ordering::Less => {
-                let lateness_ns = entry.withhold(place, side, notice, received_ns, counts);
+                let lateness_ns = entry.withhold(place, side, notice, received_ns);
+                counts.repeated += u64::from(notice.initial);
+                counts.late += u64::from(!notice.initial);
                 (Verdict::Withhold { lateness_ns }, notice.skipped)
             }
         };
@@ -260,14 +262,13 @@ impl Entry {
         true
     }
 
-    /// Counts a copy that is not delivered, and learns from it. Returns how late it is.
+    /// Learns from a copy that is not delivered. Returns how late it is.
     fn withhold(
         &mut self,
         place: Place,
         side: AbSide,
         notice: &Notice,
         received_ns: Option<u64>,
-        counts: &mut AbSideCounts,
     ) -> Option<u64> {
         let first = self.first_arrival(place, side).copied();
         if let Some(first) = first
@@ -279,10 +280,8 @@ impl Entry {
             });
         }
         if notice.initial {
-            counts.repeated += 1;
             return None;
         }
-        counts.late += 1;
         Some(received_ns?.saturating_sub(first?.received_ns?))
     }
 
