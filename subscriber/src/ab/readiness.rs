@@ -37,7 +37,7 @@ impl AbSubscriber {
         }
     }
 
-    /// What there is to wake up for now.
+    /// What there is to wake up for at once.
     fn glance(&mut self) -> Option<Wakeup> {
         if matches!(self.state(), State::Ended(_)) {
             return Some(Wakeup::Ended);

@@ -207,7 +207,7 @@ impl Subscriber {
         }
     }
 
-    /// What there is to wake up for now.
+    /// What there is to wake up for at once.
     fn glance(&mut self) -> Option<Wakeup> {
         if self.standing.ended().is_some() {
             return Some(Wakeup::Ended);
