@@ -59,15 +59,18 @@ fn receive_until(
     mut enough: impl FnMut(&mut AbSubscriber, &[(String, u64, u32)]) -> bool,
 ) -> Vec<(String, u64, u32)> {
     let mut seen = Vec::new();
-    while !enough(subscriber, &seen) {
+    loop {
         let polled = subscriber.poll(|s| {
             seen.push((s.symbol().to_owned(), s.feed_sequence(), s.conflated_count()));
         });
+        // A poll that delivers nothing may have taken copies, or moved on to another session.
+        if enough(subscriber, &seen) {
+            return seen;
+        }
         if polled.expect("a subscription that goes on") == 0 {
             assert_ne!(subscriber.wait(AWHILE).expect("a wait"), Wakeup::Ended);
         }
     }
-    seen
 }
 
 /// Feed sequences of AAPL up to and with `last`.

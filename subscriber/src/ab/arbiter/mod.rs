@@ -192,7 +192,8 @@ impl Entry {
     /// How a snapshot relates to the newest delivered. Learns from one that is the same.
     fn relation(&mut self, place: Place, side: AbSide, notice: &Notice) -> Ordering {
         let Some(newest) = &mut self.newest else { return Ordering::Greater };
-        let relation = newest.relation(place, notice);
+        let assumed = self.courses[side.index()].is_assumed();
+        let relation = newest.relation(place, assumed, notice);
         if relation.is_ge() {
             self.courses[side.index()].confirm();
         }

@@ -68,12 +68,17 @@ impl Newest {
     ///
     /// Where the occurrence is not known, venue time decides, then the content: what is the same is
     /// the same, and what differs is taken for newer, because something that the application must
-    /// see could be in it. Only an unsound book never follows a sound one like that.
-    pub(super) fn relation(&self, place: Place, notice: &Notice) -> Ordering {
+    /// see could be in it. Only an unsound book never follows a sound one like that. `assumed`: the
+    /// place's round is a guess, so that venue times that lie far apart are believed first.
+    pub(super) fn relation(&self, place: Place, assumed: bool, notice: &Notice) -> Ordering {
         let by_number =
             (place.round, place.feed_sequence).cmp(&(self.place.round, self.place.feed_sequence));
         if by_number.is_ne() {
             return by_number;
+        }
+        let apart = self.apart(notice);
+        if assumed && apart.is_ne() {
+            return apart;
         }
         if place.occurrence > 0 && self.place.occurrence > 0 {
             return place.occurrence.cmp(&self.place.occurrence);
@@ -87,18 +92,23 @@ impl Newest {
     /// Which numbering of the feed a snapshot belongs to whose side has just joined. Sequences of
     /// two numberings overlap, so it is this one unless venue time says clearly otherwise.
     fn round_of(&self, notice: &Notice) -> u32 {
+        let (theirs, ours) = (notice.feed_sequence, self.place.feed_sequence);
+        match self.apart(notice) {
+            Ordering::Greater if theirs < ours => self.place.round.saturating_add(1),
+            Ordering::Less if theirs > ours => self.place.round.saturating_sub(1),
+            _ => self.place.round,
+        }
+    }
+
+    /// Whether a snapshot's venue time is clearly later or earlier than this one's.
+    fn apart(&self, notice: &Notice) -> Ordering {
         let (theirs, ours) = (notice.ts_event, self.ts_event);
         // An undefined time is one of these.
-        if [theirs, ours].iter().any(|time| [0, u64::MAX].contains(time)) {
-            return self.place.round;
-        }
-        let (feed_sequence, newest) = (notice.feed_sequence, self.place.feed_sequence);
-        if feed_sequence <= newest && theirs >= ours.saturating_add(APART_NS) {
-            self.place.round.saturating_add(1)
-        } else if feed_sequence >= newest && ours >= theirs.saturating_add(APART_NS) {
-            self.place.round.saturating_sub(1)
+        let is_known = [theirs, ours].iter().all(|time| ![0, u64::MAX].contains(time));
+        if is_known && theirs.abs_diff(ours) >= APART_NS {
+            theirs.cmp(&ours)
         } else {
-            self.place.round
+            Ordering::Equal
         }
     }
 }
@@ -130,17 +140,24 @@ impl Course {
         if let Some(newest) = newest
             && !joins
         {
-            let is_behind = place.round < newest.place.round;
-            if (is_behind && alone) || (!is_behind && self.assumed) {
-                let round = newest.round_of(notice);
-                let occurrence = if round == place.round { place.occurrence } else { 0 };
-                place = Place { round, occurrence, ..place };
+            let guess = newest.round_of(notice);
+            let round = match (alone && place.round < newest.place.round, self.assumed) {
+                (true, _) => guess,
+                (false, true) => guess.min(place.round),
+                (false, false) => place.round,
+            };
+            if round != place.round {
+                place = Place { round, occurrence: 0, ..place };
             }
         }
         self.assumed = if joins { newest.is_some() } else { self.assumed };
         self.place = place;
         self.sequence = notice.sequence;
         place
+    }
+
+    pub(super) const fn is_assumed(&self) -> bool {
+        self.assumed
     }
 
     /// The side is level with what was delivered, or ahead of it.
