@@ -53,6 +53,11 @@ bench-rdma: prepare ## snapshots a second over 64 queue pairs and latency, besid
 test: prepare ## everything that has to hold before a change lands
 	@tests/scripts/check.sh
 
+.PHONY: ab
+ab: prepare ## two publishers of one feed, one killed at a random moment, ROUNDS times (default 100)
+	$(CARGO_ENV) TAPECAST_TEST_AB_ROUNDS=$(or $(ROUNDS),100) cargo test --release -q -p tapecast-tests \
+		--test end_to_end ab:: -- --nocapture
+
 .PHONY: bench
 bench: prepare ## decode + book, publish cost by subscribers, latency and deliveries beside a bare ring
 	$(CARGO_ENV) cargo bench -q -p tapecast-publisher --bench itch_book

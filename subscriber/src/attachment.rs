@@ -8,6 +8,7 @@ use tapecast_control::client::{self, AttachError, ClientLifeline};
 use tapecast_core::Interest;
 use tapecast_fabric::shm::ShmEndpoint;
 use tapecast_wire::attach::Accepted;
+use tapecast_wire::{Epoch, SessionId};
 
 use crate::builder::SubscriberBuilder;
 use crate::endpoint::AnyEndpoint;
@@ -29,6 +30,13 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
+    /// What a subscription has that begins before its publisher.
+    pub(crate) fn none() -> Self {
+        let accepted =
+            Accepted { session_id: SessionId(0), epoch: Epoch(0), instruments: Vec::new() };
+        Self { endpoint: AnyEndpoint::none(), accepted, generation: 0 }
+    }
+
     /// Asks for a session and opens its endpoint. What a failed attempt has taken, it gives back.
     pub(crate) fn open(
         choices: &SubscriberBuilder,

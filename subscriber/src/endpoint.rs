@@ -49,6 +49,11 @@ macro_rules! with {
 }
 
 impl AnyEndpoint {
+    /// Of a session that there has never been.
+    pub(crate) const fn none() -> Self {
+        Self::Spent(Spent { epoch: Epoch(0), capacity: 0, count: 0, laps: 0 })
+    }
+
     /// Gives memory and connection back. Nothing can be delivered after this.
     pub(crate) fn release(&mut self) {
         *self = Self::Spent(Spent {

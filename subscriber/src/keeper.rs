@@ -59,10 +59,11 @@ enum Order {
 }
 
 impl Keeper {
-    /// Starts to keep the first session, of generation 0, that was attached with `choices`.
+    /// Starts to keep the first session, of generation 0, that was attached with `choices`; with
+    /// no session, starts to attach.
     pub(crate) fn start(
         choices: SubscriberBuilder,
-        lifeline: ClientLifeline,
+        lifeline: Option<ClientLifeline>,
     ) -> Result<Self, ConnectError> {
         let descriptor = || {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -159,7 +160,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn run(mut self, mut lifeline: ClientLifeline) {
+    fn run(mut self, lifeline: Option<ClientLifeline>) {
+        let Some(mut lifeline) = lifeline.or_else(|| self.attach_again(false)) else { return };
         loop {
             let outcome = self.watch(&mut lifeline);
             if !matches!(outcome, Outcome::Lost(..)) {
@@ -235,13 +237,21 @@ impl Watch {
             StaleCause::EndOfSource => EndReason::EndOfSource,
             StaleCause::Closing => EndReason::Closing(why.to_owned()),
             StaleCause::Evicted => EndReason::Evicted(why.to_owned()),
-            StaleCause::Crashed | StaleCause::Silent | StaleCause::Unusable => EndReason::Crashed,
+            StaleCause::Absent
+            | StaleCause::Crashed
+            | StaleCause::Silent
+            | StaleCause::Unusable => EndReason::Crashed,
         })
     }
 
     /// Tries until a session is attached. `None`: told to stop, or it is pointless.
     fn attach_again(&mut self, reluctant: bool) -> Option<ClientLifeline> {
-        let Reconnect::Backoff(backoff) = self.choices.reconnect else { return None };
+        // A subscription that began without a publisher tries on whatever it does after a loss.
+        let backoff = match self.choices.reconnect {
+            Reconnect::Backoff(backoff) => backoff,
+            Reconnect::Never if self.generation == 0 => Backoff::default(),
+            Reconnect::Never => return None,
+        };
         let mut told = String::new();
         for attempt in 0_u32.. {
             if self.pause(backoff, attempt, reluctant) {

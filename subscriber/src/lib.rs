@@ -49,6 +49,10 @@
 //! instrument's newest snapshot comes as an initial image and the state is [`State::Live`]. The
 //! account goes on: published = delivered + conflated (+ lost, which is a bug and stays 0).
 //!
+//! # Two publishers of one feed
+//! [`AbSubscriber`] attaches to both, delivers each snapshot once, from the side that brings it
+//! first, and goes on without a gap when one dies. It tells each side's wins, gaps and lateness.
+//!
 //! # What it costs
 //! [`Subscriber::poll`] allocates nothing and makes no system call while there is something to
 //! deliver; over RDMA that is so where the device's library makes none (Soft-RoCE's makes some).
@@ -63,6 +67,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ab;
 mod attachment;
 mod backoff;
 mod builder;
@@ -85,6 +90,9 @@ mod subscriber;
 mod target;
 mod wait_set;
 
+pub use ab::arbiter::AbSideCounts;
+pub use ab::side::AbSide;
+pub use ab::{AbSideFigures, AbSubscriber, AbSummary};
 pub use backoff::{Backoff, Reconnect};
 pub use builder::SubscriberBuilder;
 pub use decimal::{Price, Quantity};

@@ -41,14 +41,16 @@ pub(crate) struct OwnedRecord {
 
 impl OwnedRecord {
     pub(crate) fn of(record: &Record<'_>) -> Self {
+        Self::with_header(record, record.header())
+    }
+
+    /// A copy whose header has these values; its lengths and counts are the record's all the same.
+    pub(crate) fn with_header(record: &Record<'_>, header: &SnapshotHeader) -> Self {
         let (bids, asks) = (record.bids().as_bytes(), record.asks().as_bytes());
         let len = HEADER_BYTES + bids.len() + asks.len();
         // What a later version may have put between header and levels is not kept.
-        let header = SnapshotHeader {
-            record_len: len as u16,
-            header_len: HEADER_BYTES as u16,
-            ..*record.header()
-        };
+        let header =
+            SnapshotHeader { record_len: len as u16, header_len: HEADER_BYTES as u16, ..*header };
         let mut words = vec![0_u64; len / WORD_BYTES].into_boxed_slice();
         let (head, levels) = words.as_mut_bytes().split_at_mut(HEADER_BYTES);
         head.copy_from_slice(header.as_bytes());

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use tapecast_fabric::verbs::{DeviceChoice, EndpointConfig, RouteConfig};
 
 /// Choices of a session over RDMA. How long to wait for acknowledgements is the publisher's choice
-/// (its `rdma.timeout` and `rdma.retry_count`), for both ends. All have a default; say only what differs:
+/// (its `rdma.timeout` and `rdma.retry_count`), for both ends. All have a default; say
+/// only what differs:
 ///
 /// ```
 /// use tapecast_subscriber::RdmaChoices;

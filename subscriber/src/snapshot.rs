@@ -4,7 +4,7 @@ use core::iter::FusedIterator;
 use std::sync::Arc;
 
 use tapecast_wire::{Epoch, Flags, Instrument, InstrumentId, Level, Nanos, Sequence};
-use tapecast_wire::{Snapshot as Record, TradingStatus};
+use tapecast_wire::{Snapshot as Record, SnapshotHeader, TradingStatus};
 
 use crate::decimal::{Price, Quantity};
 use crate::owned::{OwnedRecord, OwnedSnapshot};
@@ -38,19 +38,38 @@ pub struct Snapshot<'a> {
     record: Record<'a>,
     instrument: &'a Arc<Instrument>,
     received: Option<Nanos>,
+    /// As the record has them, unless two publishers' snapshots are merged.
+    id: InstrumentId,
+    flags: Flags,
+    conflated_count: u32,
 }
 
 impl<'a> Snapshot<'a> {
     /// A view of `record`, which describes `instrument` and was received at that time. Programs
-    /// need
-    /// this only to test what they do with snapshots.
+    /// need this only to test what they do with snapshots.
     #[must_use]
     pub const fn new(
         record: Record<'a>,
         instrument: &'a Arc<Instrument>,
         received: Option<Nanos>,
     ) -> Self {
-        Self { record, instrument, received }
+        let (id, flags) = (record.instrument_id(), record.flags());
+        let conflated_count = record.header().conflated_count;
+        Self { record, instrument, received, id, flags, conflated_count }
+    }
+
+    /// The same snapshot as one of a merged stream, where the instrument has another id and this
+    /// many snapshots were delivered by neither side.
+    pub(crate) fn merged(self, instrument: &'a Arc<Instrument>, conflated: u64) -> Self {
+        let conflated_count = u32::try_from(conflated).unwrap_or(u32::MAX);
+        let flags = Flags(self.flags.0 & !Flags::CONFLATED.0)
+            .with_if(Flags::CONFLATED, conflated_count > 0);
+        Self { instrument, id: instrument.instrument_id, flags, conflated_count, ..self }
+    }
+
+    /// The directory entry, shared.
+    pub(crate) const fn entry(&self) -> &'a Arc<Instrument> {
+        self.instrument
     }
 
     /// Symbol as the venue writes it; `#` and the instrument id when the directory has no entry.
@@ -66,9 +85,11 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Index in this epoch's directory. Another epoch deals other ids: remember symbols, not ids.
+    /// From an [`crate::AbSubscriber`]: its own id of the instrument, the same on both sides and
+    /// over all sessions.
     #[must_use]
     pub const fn instrument_id(&self) -> InstrumentId {
-        self.record.instrument_id()
+        self.id
     }
 
     /// Bid levels, best (highest) first.
@@ -119,7 +140,7 @@ impl<'a> Snapshot<'a> {
     /// Every flag of the snapshot.
     #[must_use]
     pub const fn flags(&self) -> Flags {
-        self.record.flags()
+        self.flags
     }
 
     /// First snapshot of this instrument in this session: replace whatever you hold of it.
@@ -138,7 +159,7 @@ impl<'a> Snapshot<'a> {
     /// keep up; 0 when it did.
     #[must_use]
     pub const fn conflated_count(&self) -> u32 {
-        self.record.header().conflated_count
+        self.conflated_count
     }
 
     /// When the venue says it happened.
@@ -202,7 +223,9 @@ impl<'a> Snapshot<'a> {
         self.record.header().feed_sequence
     }
 
-    /// The record as it travels: raw integers, every header field.
+    /// The record as it travels: raw integers, every header field. From an
+    /// [`crate::AbSubscriber`], the header's id, flags and conflated count are those of the side
+    /// that it came from.
     #[must_use]
     pub const fn record(&self) -> Record<'a> {
         self.record
@@ -211,7 +234,13 @@ impl<'a> Snapshot<'a> {
     /// A copy that outlives the callback.
     #[must_use]
     pub fn to_owned(&self) -> OwnedSnapshot {
-        let record = OwnedRecord::of(&self.record);
+        let header = SnapshotHeader {
+            instrument_id: self.id.0,
+            flags: self.flags,
+            conflated_count: self.conflated_count,
+            ..*self.record.header()
+        };
+        let record = OwnedRecord::with_header(&self.record, &header);
         OwnedSnapshot::new(record, Arc::clone(self.instrument), self.received)
     }
 }

@@ -36,6 +36,9 @@ impl fmt::Display for State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StaleCause {
+    /// No publisher was there from the start. Only one side of an [`crate::AbSubscriber`] can begin
+    /// like that.
+    Absent,
     /// The publisher is attached but gave no sign of life for longer than
     /// [`crate::SubscriberBuilder::heartbeat_timeout`]: stopped, or starved of CPU. Books become
     /// live again when it is heard.
@@ -56,6 +59,7 @@ pub enum StaleCause {
 impl fmt::Display for StaleCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Absent => "no publisher yet",
             Self::Silent => "publisher silent",
             Self::Crashed => "publisher gone without a word",
             Self::Closing => "publisher closed",

@@ -9,6 +9,8 @@ use tapecast_subscriber::{HumanNanos, InstrumentAccount, Statistics, Summary};
 
 use super::figures::{counted, elapsed, grouped, per_second};
 use super::paint::{Paint, Tone};
+use super::sides::write_sides;
+use super::subscription::Account;
 
 /// Instruments shown before the rest is only counted.
 const ROWS_MAX: usize = 20;
@@ -17,9 +19,10 @@ const ROWS_MAX: usize = 20;
 pub(crate) fn write_account(
     out: &mut impl Write,
     paint: Paint,
-    summary: &Summary,
+    account: &Account,
     ending: &str,
 ) -> io::Result<()> {
+    let summary = account.summary();
     let Summary { statistics, instruments, .. } = summary;
     let time = Duration::from_nanos(summary.elapsed_ns);
     writeln!(
@@ -32,6 +35,7 @@ pub(crate) fn write_account(
     )?;
     write_balance(out, paint, statistics)?;
     write_timing(out, statistics)?;
+    write_sides(out, paint, account.sides())?;
     if !instruments.is_empty() {
         writeln!(out, "{}", instrument_table(instruments))?;
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use tapecast_subscriber::{Policy, Reconnect, Subscriber, SubscriberBuilder, WaitStrategy};
+use tapecast_subscriber::{Policy, Reconnect, Subscriber, SubscriberBuilder, Target, WaitStrategy};
 
 use super::misuse::Misuse;
 use super::over_rdma::RdmaArgs;
+use super::second::SecondArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -28,6 +29,8 @@ Examples:
   tapecast-subscriber top --symbols AAPL                a live book in the terminal
   tapecast-subscriber record day.tapejournal --until-end
                                                         write it down; replay and diff read it
+  tapecast-subscriber stats -s a.sock --socket-b b.sock two publishers of one feed, each snapshot
+                                                        once, from whichever is first
   tapecast-subscriber tail --connect feed-1.example:7411 --ca ca.pem --cert client-risk-1.pem \\
       --key client-risk-1.key                           from another machine, over RDMA
 
@@ -181,6 +184,9 @@ pub(crate) struct TailArgs {
 
     #[command(flatten)]
     pub session: SessionArgs,
+
+    #[command(flatten)]
+    pub second: SecondArgs,
 }
 
 /// When to end. The same for every command that takes snapshot after snapshot.
@@ -274,6 +280,9 @@ pub(crate) struct StatsArgs {
 
     #[command(flatten)]
     pub session: SessionArgs,
+
+    #[command(flatten)]
+    pub second: SecondArgs,
 }
 
 /// Arguments of `top`.
@@ -291,9 +300,24 @@ pub(crate) struct TopArgs {
 impl SessionArgs {
     /// The SDK's builder with these choices.
     pub(crate) fn builder(&self) -> Result<SubscriberBuilder, Misuse> {
-        let builder = self
-            .rdma
-            .apply(Subscriber::builder(), self.socket.as_deref())?
+        self.rdma
+            .apply(Subscriber::builder(), self.socket.as_deref())
+            .map(|builder| self.adapt(builder))
+    }
+
+    /// Builders for two publishers of one feed, of which `b` has only its place.
+    pub(crate) fn builders(&self, b: SubscriberBuilder) -> Result<[SubscriberBuilder; 2], Misuse> {
+        let a = self.rdma.place(Subscriber::builder(), self.socket.as_deref())?;
+        let is_local = |builder: &SubscriberBuilder| matches!(builder.target(), Target::Socket(_));
+        if is_local(&a) && is_local(&b) {
+            self.rdma.check_use(&a)?;
+        }
+        Ok([self.adapt(self.rdma.route(a)?), self.adapt(self.rdma.route(b)?)])
+    }
+
+    /// What is the same for every publisher.
+    fn adapt(&self, builder: SubscriberBuilder) -> SubscriberBuilder {
+        let builder = builder
             .symbols(self.symbols.iter().map(|symbol| symbol.trim()).filter(|s| !s.is_empty()))
             .policy(match self.policy {
                 PolicyArg::Conflate => Policy::Conflate,
@@ -311,7 +335,7 @@ impl SessionArgs {
             Some(name) => builder.name(name),
             None => builder,
         };
-        Ok(if self.no_reconnect { builder.reconnect(Reconnect::Never) } else { builder })
+        if self.no_reconnect { builder.reconnect(Reconnect::Never) } else { builder }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tapecast_subscriber::{LatencyFigures, LatencySummary, Snapshot, Statistics, Subscriber};
+use tapecast_subscriber::{LatencyFigures, LatencySummary, Snapshot, Statistics};
 
 use super::figures::rate;
 
@@ -51,15 +51,14 @@ impl Meter {
         }
     }
 
-    /// Ends the interval and begins the next. Returns the totals too.
-    pub(crate) fn tick(&mut self, subscriber: &Subscriber) -> (Interval, Statistics) {
+    /// Ends the interval, at which these are the totals, and begins the next.
+    pub(crate) fn tick(&mut self, after: &Statistics) -> Interval {
         let now = Instant::now();
-        let after = subscriber.statistics();
-        let interval = between(&self.before, &after, now - self.since, self.latency.figures());
+        let interval = between(&self.before, after, now - self.since, self.latency.figures());
         self.latency.clear();
-        self.before.clone_from(&after);
+        self.before.clone_from(after);
         self.since = now;
-        (interval, after)
+        interval
     }
 }
 

@@ -7,9 +7,15 @@ use std::path::PathBuf;
 pub(crate) enum Misuse {
     #[error(
         "--socket and --connect exclude each other: --socket attaches over shared memory to a \
-         publisher on this machine, --connect over RDMA; leave one out"
+         publisher on this machine, --connect over RDMA; leave one out, or name a \
+         second publisher of the same feed with --socket-b or --connect-b"
     )]
     TwoPublishers,
+    #[error(
+        "side A and side B are both {publisher}: give --socket-b or --connect-b another publisher \
+         of the same feed, or leave it out"
+    )]
+    SamePublisher { publisher: String },
     #[error(
         "{flag} is for sessions over RDMA, but this one would be over the socket {}: add \
          --connect HOST:PORT, or leave {flag} out",

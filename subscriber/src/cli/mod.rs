@@ -12,8 +12,11 @@ mod misuse;
 mod over_rdma;
 mod paint;
 mod record;
+mod second;
+mod sides;
 mod stats;
 mod stop;
+mod subscription;
 mod tail;
 mod top;
 

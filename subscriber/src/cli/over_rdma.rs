@@ -64,15 +64,37 @@ impl RdmaArgs {
         builder: SubscriberBuilder,
         socket: Option<&Path>,
     ) -> Result<SubscriberBuilder, Misuse> {
-        let builder = match (socket, &self.connect) {
-            (Some(_), Some(_)) => return Err(Misuse::TwoPublishers),
-            (Some(path), None) => builder.socket(path),
-            (None, Some(address)) => builder.connect_to(address),
-            (None, None) => builder,
-        };
-        if let (Target::Socket(path), Some(flag)) = (builder.target(), self.first_given()) {
-            return Err(Misuse::NotOverRdma { flag, socket: path.clone() });
+        let builder = self.place(builder, socket)?;
+        self.check_use(&builder)?;
+        self.route(builder)
+    }
+
+    /// Where to attach.
+    pub(crate) fn place(
+        &self,
+        builder: SubscriberBuilder,
+        socket: Option<&Path>,
+    ) -> Result<SubscriberBuilder, Misuse> {
+        match (socket, &self.connect) {
+            (Some(_), Some(_)) => Err(Misuse::TwoPublishers),
+            (Some(path), None) => Ok(builder.socket(path)),
+            (None, Some(address)) => Ok(builder.connect_to(address)),
+            (None, None) => Ok(builder),
         }
+    }
+
+    /// Refuses options that mean nothing without RDMA, when this is a session without it.
+    pub(crate) fn check_use(&self, builder: &SubscriberBuilder) -> Result<(), Misuse> {
+        match (builder.target(), self.first_given()) {
+            (Target::Socket(path), Some(flag)) => {
+                Err(Misuse::NotOverRdma { flag, socket: path.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How to attach over RDMA, if that is where the session goes.
+    pub(crate) fn route(&self, builder: SubscriberBuilder) -> Result<SubscriberBuilder, Misuse> {
         let builder = match self.tls()? {
             Some(choices) => builder.tls(choices),
             None => builder,
@@ -135,7 +157,7 @@ impl RdmaArgs {
     }
 }
 
-fn address(text: &str) -> Result<String, String> {
+pub(crate) fn address(text: &str) -> Result<String, String> {
     text.parse::<TcpTarget>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 

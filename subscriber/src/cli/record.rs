@@ -8,6 +8,7 @@ use tapecast_subscriber::{Instrument, Nanos, Snapshot, Subscriber};
 use super::args::RecordArgs;
 use super::failure::Failure;
 use super::stop::Stop;
+use super::subscription::Subscription;
 use super::tail::{Output, create, finish, receive};
 
 /// Runs `record` to its end.
@@ -19,8 +20,9 @@ pub(crate) fn record(args: &RecordArgs, stop: &Stop) -> Result<(), Failure> {
         // One at a time, so that the account ends exactly at the count.
         builder = builder.poll_limit(1);
     }
-    let mut subscriber = builder.connect()?;
+    let subscriber = builder.connect()?;
     let recording = Recording::create(args, &subscriber)?;
+    let mut subscriber = Subscription::One(Box::new(subscriber));
     let mut output = Output::journal(recording, io::sink());
     let received = receive(&args.end, stop, &mut subscriber, &mut output);
     // Whatever ended it, what was delivered is in the file.

@@ -8,7 +8,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 use tapecast_subscriber::{
-    EndReason, HumanNanos, InstrumentAccount, PollError, Statistics, Subscriber,
+    AbSideFigures, EndReason, HumanNanos, InstrumentAccount, PollError, Statistics,
 };
 
 use super::args::{ColorArg, StatsArgs};
@@ -17,7 +17,9 @@ use super::figures::{bytes, grouped, per_second};
 use super::interval::{Interval, Meter};
 use super::line::time_of_day;
 use super::paint::{Paint, Tone};
+use super::sides::write_sides;
 use super::stop::Stop;
+use super::subscription::Subscription;
 
 /// Longest wait before looking whether a signal has come.
 const STOP_CHECK: Duration = Duration::from_millis(200);
@@ -30,16 +32,14 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Runs `stats` to its end.
 pub(crate) fn stats(args: &StatsArgs, stop: &Stop) -> Result<(), Failure> {
-    let mut subscriber = args.session.builder()?.connect()?;
+    let mut subscriber = args.second.connect(&args.session, |builder| builder)?;
     let interval = args.interval.max(INTERVAL_MIN);
     let mut report = Report::new(args);
     let mut meter = Meter::new();
     let mut due = Instant::now() + interval;
     while args.count.is_none_or(|count| report.written < count) && !stop.is_asked() {
         let polled = subscriber.poll(|snapshot| meter.on_snapshot(snapshot));
-        for event in subscriber.events() {
-            super::tell(report.paint, &event);
-        }
+        subscriber.tell_events(report.paint);
         let (drained, ended) = match polled {
             Ok(count) => (count == 0, None),
             Err(PollError::Ended(reason)) => (true, Some(reason)),
@@ -50,31 +50,32 @@ pub(crate) fn stats(args: &StatsArgs, stop: &Stop) -> Result<(), Failure> {
         };
         let now = Instant::now();
         if now >= due || ended.is_some() {
-            let (interval_figures, totals) = meter.tick(&subscriber);
+            let totals = subscriber.statistics();
+            let interval_figures = meter.tick(&totals);
             report.write(&subscriber, &interval_figures, &totals)?;
             // An interval that was missed is not made up for.
             due = (due + interval).max(now);
         }
         if let Some(reason) = ended {
-            return end(&subscriber.statistics(), reason);
+            return end(subscriber.lost(), reason);
         }
         if drained {
             subscriber.wait(due.saturating_duration_since(Instant::now()).min(STOP_CHECK))?;
         }
     }
-    lossless(&subscriber.statistics())
+    lossless(subscriber.lost())
 }
 
-fn end(totals: &Statistics, reason: EndReason) -> Result<(), Failure> {
-    lossless(totals)?;
+fn end(lost: u64, reason: EndReason) -> Result<(), Failure> {
+    lossless(lost)?;
     match reason {
         EndReason::EndOfSource | EndReason::Closing(_) => Ok(()),
         other => Err(Failure::Ended(other)),
     }
 }
 
-const fn lossless(totals: &Statistics) -> Result<(), Failure> {
-    if totals.lost > 0 { Err(Failure::Lost(totals.lost)) } else { Ok(()) }
+const fn lossless(lost: u64) -> Result<(), Failure> {
+    if lost > 0 { Err(Failure::Lost(lost)) } else { Ok(()) }
 }
 
 /// Writes one report after the other.
@@ -103,6 +104,8 @@ struct JsonLine<'a> {
     session_id: u32,
     interval: &'a Interval,
     totals: &'a Statistics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sides: Option<[AbSideFigures; 2]>,
 }
 
 impl Report {
@@ -124,7 +127,7 @@ impl Report {
 
     fn write(
         &mut self,
-        subscriber: &Subscriber,
+        subscriber: &Subscription,
         interval: &Interval,
         totals: &Statistics,
     ) -> io::Result<()> {
@@ -140,6 +143,11 @@ impl Report {
             }
             Form::Table => self.table(&mut out, subscriber, interval)?,
         }
+        if !matches!(self.form, Form::Json)
+            && let Some(sides) = subscriber.sides()
+        {
+            write_sides(&mut out, self.paint, &sides)?;
+        }
         self.written += 1;
         out.flush()
     }
@@ -147,7 +155,7 @@ impl Report {
     fn table(
         &mut self,
         out: &mut impl Write,
-        subscriber: &Subscriber,
+        subscriber: &Subscription,
         interval: &Interval,
     ) -> io::Result<()> {
         let time = Duration::from_secs_f64(interval.seconds);
@@ -260,17 +268,19 @@ fn line(
 
 fn json(
     out: &mut impl Write,
-    subscriber: &Subscriber,
+    subscriber: &Subscription,
     interval: &Interval,
     totals: &Statistics,
 ) -> io::Result<()> {
+    let (epoch, session_id) = subscriber.session();
     let line = JsonLine {
         time: unix_ns().to_string(),
         state: subscriber.state().to_string(),
-        epoch: subscriber.epoch().to_string(),
-        session_id: subscriber.session_id().get(),
+        epoch: epoch.to_string(),
+        session_id: session_id.get(),
         interval,
         totals,
+        sides: subscriber.sides(),
     };
     serde_json::to_writer(&mut *out, &line)?;
     out.write_all(b"\n")
@@ -340,10 +350,8 @@ mod tests {
 
     #[test]
     fn a_loss_or_a_crash_is_a_failure_and_the_end_of_the_source_is_not() {
-        let clean = Statistics::default();
-        assert!(end(&clean, EndReason::EndOfSource).is_ok());
-        assert!(end(&clean, EndReason::Crashed).is_err());
-        let lost = Statistics { lost: 1, ..Default::default() };
-        assert!(matches!(end(&lost, EndReason::EndOfSource), Err(Failure::Lost(1))));
+        assert!(end(0, EndReason::EndOfSource).is_ok());
+        assert!(end(0, EndReason::Crashed).is_err());
+        assert!(matches!(end(1, EndReason::EndOfSource), Err(Failure::Lost(1))));
     }
 }

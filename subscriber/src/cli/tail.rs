@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tapecast_subscriber::{
-    EndReason, Epoch, Flags, PollError, Snapshot, StaleCause, State, Subscriber, Summary, Wakeup,
+    EndReason, Epoch, Flags, PollError, Snapshot, StaleCause, State, Wakeup,
 };
 
 use super::account::write_account;
@@ -17,6 +17,7 @@ use super::line::Lines;
 use super::paint::Paint;
 use super::record::Recording;
 use super::stop::Stop;
+use super::subscription::{Account, Subscription};
 
 /// Longest wait before looking whether a signal has come.
 const STOP_CHECK: Duration = Duration::from_millis(200);
@@ -52,30 +53,27 @@ impl Ending {
 
 /// Runs `tail` to its end.
 pub(crate) fn tail(args: &TailArgs, stop: &Stop) -> Result<(), Failure> {
-    let mut builder = args.session.builder()?;
     // The file is made first: a path that cannot be written should not cost a whole run.
     let summary_file = args.summary_json.as_deref().map(create).transpose()?;
-    if args.end.count.is_some() {
+    let mut subscriber = args.second.connect(&args.session, |builder| {
         // One at a time, so that the account ends exactly at the count.
-        builder = builder.poll_limit(1);
-    }
-    if summary_file.is_some() {
-        builder = builder.skew_samples(SKEW_SAMPLES);
-    }
-    let mut subscriber = builder.connect()?;
+        let builder = if args.end.count.is_some() { builder.poll_limit(1) } else { builder };
+        let samples = if args.summary_json.is_some() { SKEW_SAMPLES } else { 0 };
+        builder.skew_samples(samples)
+    })?;
     let stdout = io::stdout();
     let mut output = Output::new(args, BufWriter::with_capacity(OUT_BYTES, stdout.lock()));
     let ending = receive(&args.end, stop, &mut subscriber, &mut output)?;
     output.flush()?;
-    let account = (!args.json).then_some(args.end.color);
-    finish(account, &mut subscriber, &ending, summary_file)
+    let colored = (!args.json).then_some(args.end.color);
+    finish(colored, &mut subscriber, &ending, summary_file)
 }
 
 /// Receives until something ends it.
 pub(super) fn receive<W: Write>(
     args: &EndArgs,
     stop: &Stop,
-    subscriber: &mut Subscriber,
+    subscriber: &mut Subscription,
     output: &mut Output<W>,
 ) -> Result<Ending, Failure> {
     let paint = Paint::choose(args.color, &io::stderr());
@@ -91,9 +89,7 @@ pub(super) fn receive<W: Write>(
             }
             other => other?,
         }
-        for event in subscriber.events() {
-            super::tell(paint, &event);
-        }
+        subscriber.tell_events(paint);
         match polled {
             Ok(0) => {}
             Ok(count) => {
@@ -125,7 +121,7 @@ pub(super) fn receive<W: Write>(
     Ok(Ending::Count)
 }
 
-fn natural_end(subscriber: &Subscriber, finished: &Finished) -> Option<Ending> {
+fn natural_end(subscriber: &Subscription, finished: &Finished) -> Option<Ending> {
     if subscriber.source_ended() || finished.is_all() {
         return Some(Ending::SourceEnded);
     }
@@ -137,6 +133,8 @@ fn natural_end(subscriber: &Subscriber, finished: &Finished) -> Option<Ending> {
 /// for each instrument.
 #[derive(Debug, Default)]
 struct Finished {
+    /// Ids are the same over all epochs, as where two publishers are merged.
+    ids_stay: bool,
     epoch: Epoch,
     /// Whether an instrument's last snapshot ended its session, by id; `None`: nothing received.
     ended: Vec<Option<bool>>,
@@ -145,7 +143,7 @@ struct Finished {
 
 impl Finished {
     fn on_snapshot(&mut self, snapshot: &Snapshot<'_>) {
-        if snapshot.epoch() != self.epoch {
+        if snapshot.epoch() != self.epoch && !self.ids_stay {
             *self = Self { epoch: snapshot.epoch(), ..Self::default() };
         }
         let index = snapshot.instrument_id().index();
@@ -173,23 +171,23 @@ fn ending_of(reason: EndReason) -> Ending {
 
 /// Writes the account, on the error stream in this colour, and says whether all went well.
 pub(super) fn finish(
-    account: Option<ColorArg>,
-    subscriber: &mut Subscriber,
+    colored: Option<ColorArg>,
+    subscriber: &mut Subscription,
     ending: &Ending,
     summary_file: Option<(File, &Path)>,
 ) -> Result<(), Failure> {
-    let summary = subscriber.summary();
+    let account = subscriber.account();
     if let Some((file, path)) = summary_file {
-        write_summary(file, &summary).map_err(|error| Failure::file("write", path, error))?;
+        write_summary(file, &account).map_err(|error| Failure::file("write", path, error))?;
     }
-    if let Some(color) = account.filter(|_| *ending != Ending::PipeClosed) {
+    if let Some(color) = colored.filter(|_| *ending != Ending::PipeClosed) {
         let paint = Paint::choose(color, &io::stderr());
         // Nobody to tell is no reason to fail.
-        drop(write_account(&mut io::stderr().lock(), paint, &summary, &ending.text()));
+        drop(write_account(&mut io::stderr().lock(), paint, &account, &ending.text()));
     }
-    match ending {
-        _ if summary.statistics.lost > 0 => Err(Failure::Lost(summary.statistics.lost)),
-        Ending::Failed(reason) => Err(Failure::Ended(reason.clone())),
+    match (subscriber.lost(), ending) {
+        (lost @ 1.., _) => Err(Failure::Lost(lost)),
+        (_, Ending::Failed(reason)) => Err(Failure::Ended(reason.clone())),
         _ => Ok(()),
     }
 }
@@ -199,9 +197,9 @@ pub(super) fn create(path: &Path) -> Result<(File, &Path), Failure> {
     Ok((file, path))
 }
 
-fn write_summary(file: File, summary: &Summary) -> io::Result<()> {
+fn write_summary(file: File, account: &Account) -> io::Result<()> {
     let mut out = BufWriter::new(file);
-    serde_json::to_writer_pretty(&mut out, summary)?;
+    serde_json::to_writer_pretty(&mut out, account)?;
     out.write_all(b"\n")?;
     out.flush()
 }
@@ -235,7 +233,8 @@ impl<W: Write> Output<W> {
             let heading_every = if stdout.is_terminal() { screen_lines() } else { 0 };
             Form::Lines(Lines::new(Paint::choose(args.end.color, &stdout), levels, heading_every))
         };
-        Self { form, levels, out, finished: Finished::default(), failed: None }
+        let finished = Finished { ids_stay: args.second.is_given(), ..Finished::default() };
+        Self { form, levels, out, finished, failed: None }
     }
 
     /// An output to a journal.

@@ -149,7 +149,7 @@ impl Subscriber {
     }
 
     /// Looks whether the publisher lives and tells it that this subscriber does, now and then.
-    pub(super) fn look_after(&mut self) {
+    pub(crate) fn look_after(&mut self) {
         if self.phase != Phase::Attached {
             return;
         }

@@ -23,7 +23,7 @@ use crate::keeper::Keeper;
 use crate::owned::OwnedRecord;
 use crate::pulse::Pulse;
 use crate::snapshot::Snapshot;
-use crate::state::{EndReason, Event, Standing, State};
+use crate::state::{EndReason, Event, StaleCause, Standing, State};
 use crate::statistics::{Ledger, Recorder};
 use readiness::Descriptor;
 
@@ -102,7 +102,24 @@ impl Subscriber {
         attachment: Attachment,
         lifeline: ClientLifeline,
     ) -> Result<Self, ConnectError> {
-        let keeper = Keeper::start(choices.clone(), lifeline)?;
+        let keeper = Keeper::start(choices.clone(), Some(lifeline))?;
+        Self::assemble(choices, attachment, keeper)
+    }
+
+    /// A subscription to a publisher that is not there: it attaches by itself when there is one.
+    pub(crate) fn absent(choices: SubscriberBuilder) -> Result<Self, ConnectError> {
+        let keeper = Keeper::start(choices.clone(), None)?;
+        let mut subscriber = Self::assemble(choices, Attachment::none(), keeper)?;
+        subscriber.phase = Phase::Dry;
+        subscriber.standing.stale(StaleCause::Absent, clock::now());
+        Ok(subscriber)
+    }
+
+    fn assemble(
+        choices: SubscriberBuilder,
+        attachment: Attachment,
+        keeper: Keeper,
+    ) -> Result<Self, ConnectError> {
         let interest = attachment.interest(&choices);
         let session = attachment.accepted.session_id;
         let generation = attachment.generation;
@@ -177,15 +194,8 @@ impl Subscriber {
     pub fn wait(&mut self, timeout: Duration) -> Result<Wakeup, WaitError> {
         let deadline = clock::now().checked_add(timeout);
         loop {
-            if self.standing.ended().is_some() {
-                return Ok(Wakeup::Ended);
-            }
-            if self.noticed != self.standing.told() {
-                self.noticed = self.standing.told();
-                return Ok(Wakeup::Ready);
-            }
-            if self.has_work() {
-                return Ok(Wakeup::Ready);
+            if let Some(wakeup) = self.glance() {
+                return Ok(wakeup);
             }
             let now = clock::now();
             let rest = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(now));
@@ -195,6 +205,18 @@ impl Subscriber {
             self.sleep(rest)?;
             self.look_after();
         }
+    }
+
+    /// What there is to wake up for at once.
+    fn glance(&mut self) -> Option<Wakeup> {
+        if self.standing.ended().is_some() {
+            return Some(Wakeup::Ended);
+        }
+        if self.noticed != self.standing.told() {
+            self.noticed = self.standing.told();
+            return Some(Wakeup::Ready);
+        }
+        self.has_work().then_some(Wakeup::Ready)
     }
 
     /// A descriptor that is readable whenever a poll would find something or the state has changed.
@@ -258,6 +280,26 @@ impl Subscriber {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.receiver.epoch()
+    }
+
+    /// Events ever told: changes when something happens.
+    pub(crate) const fn told(&self) -> u64 {
+        self.standing.told()
+    }
+
+    /// Whether books are current.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.standing.is_live()
+    }
+
+    /// The choices that it was made with.
+    pub(crate) const fn choices(&self) -> &SubscriberBuilder {
+        &self.choices
+    }
+
+    /// Instruments that its directory has room for.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.receiver.account().capacity()
     }
 
     /// Present or last session.

@@ -33,7 +33,7 @@ impl AsFd for Descriptor {
 }
 
 impl Subscriber {
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         let session_has = match self.phase {
             Phase::Attached => self.receiver.is_ready(),
             // The poll that finds nothing moves on.
@@ -46,8 +46,7 @@ impl Subscriber {
     /// Sleeps for `rest` at most, and may wake early.
     pub(super) fn sleep(&mut self, rest: Duration) -> Result<(), WaitError> {
         if self.descriptor.is_some() {
-            self.disarm();
-            self.arm(0);
+            self.rearm();
             let Some(descriptor) = &self.descriptor else { return Ok(()) };
             return descriptor.set.wait(rest).map_err(Into::into);
         }
@@ -84,6 +83,12 @@ impl Subscriber {
             .endpoint()
             .descriptor()
             .map_or(Ok(()), |session| descriptor.set.watch(session))
+    }
+
+    /// Makes the descriptor readable when a poll would find something, whatever it was before.
+    pub(crate) fn rearm(&mut self) {
+        self.disarm();
+        self.arm(0);
     }
 
     /// A poll begins: the publisher need not ring.

@@ -1,6 +1,7 @@
 //! The SDK and the command line against a real publisher over shared memory, and what can be told
 //! of RDMA without a device.
 
+mod ab;
 mod command;
 mod descriptor;
 mod loss;

@@ -1,5 +1,6 @@
 //! The shipped programs, together, as processes on this machine.
 
+mod ab;
 mod journal;
 mod known_results;
 mod misuse;

@@ -156,6 +156,11 @@ impl Lines {
         Self(std::io::BufRead::lines(std::io::BufReader::new(stdout)))
     }
 
+    /// The next line, or `None` when the process has closed its output.
+    pub(crate) fn next_if_any(&mut self) -> Option<String> {
+        self.0.next().map(|line| line.expect("UTF-8"))
+    }
+
     /// The next line; the process must not have ended.
     pub(crate) fn next(&mut self) -> String {
         self.0.next().expect("a line").expect("UTF-8")

@@ -176,8 +176,8 @@ pub enum VerbsError {
     /// The limit on locked memory is too small for what will be registered.
     #[error(
         "{needed} bytes have to be locked in memory for the RDMA device and the limit \
-         RLIMIT_MEMLOCK is {limit}: raise it (`ulimit -l {needed_kib}`, or LimitMEMLOCK={needed} or \
-         infinity in the systemd unit)"
+         RLIMIT_MEMLOCK is {limit}: raise it (`ulimit -l {needed_kib}`, or LimitMEMLOCK={needed} \
+         or infinity in the systemd unit)"
     )]
     MemoryLimit {
         /// Bytes to lock.

@@ -146,7 +146,8 @@ impl Board {
         let now = Instant::now();
         let time = now - self.ticked;
         self.ticked = now;
-        let (interval, totals) = self.meter.tick(subscriber);
+        let totals = subscriber.statistics();
+        let interval = self.meter.tick(&totals);
         self.on_interval(interval, totals, time);
     }
 
