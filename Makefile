@@ -69,7 +69,7 @@ fuzz: prepare ## every fuzz target; RUNS=n inputs each
 	@tests/scripts/fuzz.sh $(RUNS)
 
 .PHONY: sim
-sim: ## the deterministic simulator: SEEDS=n runs, or SEED=n again; SIM_ARGS for more, PLANTED=name plants a bug
+sim: prepare ## the deterministic simulator: SEEDS=n runs, or SEED=n again; SIM_ARGS for more, PLANTED=name plants a bug
 	cargo run --profile sim -q -p tapecast-tests $(if $(PLANTED),--features planted) --bin tapecast-sim -- \
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(PLANTED),--planted $(PLANTED)) $(SIM_ARGS)
 
