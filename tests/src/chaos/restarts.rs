@@ -249,7 +249,8 @@ impl<'a> Troupe<'a> {
     fn said(&mut self) -> Vec<String> {
         let mut said = vec![self.stage.said()];
         for reader in &mut self.readers {
-            let (standing, status) = (*reader.standing(), reader.process.ended());
+            let standing = *reader.standing();
+            let status = reader.process.ended();
             let (name, text) = (&reader.name, reader.process.said());
             said.push(format!("{name} ({status:?}, {standing:?}) said:\n{text}"));
         }
