@@ -15,8 +15,22 @@ pub enum Fate {
     Slow,
     /// It joins in the middle.
     Late,
+    /// It joins in the middle and is killed at once, often while it attaches.
+    Brief,
     /// It is asked to end (SIGTERM).
     Leaving,
+}
+
+impl Fate {
+    /// Whether it is not there before the first snapshot.
+    pub(super) const fn comes_late(self) -> bool {
+        matches!(self, Self::Late | Self::Brief)
+    }
+
+    /// Whether its end may be SIGKILL.
+    pub(super) const fn may_be_killed(self) -> bool {
+        matches!(self, Self::Killed | Self::Brief)
+    }
 }
 
 /// Something that is done to a subscriber.
@@ -66,6 +80,8 @@ const WITNESSES: usize = 3;
 const MASSACRE_PER_MILLE: u64 = 100;
 /// How long each burst of a slow subscriber is.
 const BURST_PER_MILLE: u64 = 15;
+/// How long who joins briefly lives, at most: about as long as a process takes to attach.
+const BRIEF_PER_MILLE: u64 = 30;
 const RING_BYTES: [u64; 3] = [64 << 10, 256 << 10, 16 << 20];
 
 impl RoundPlan {
@@ -94,7 +110,7 @@ impl RoundPlan {
     /// Subscribers that are there before the first snapshot.
     #[must_use]
     pub fn first_to_come(&self) -> usize {
-        self.fates.iter().filter(|fate| **fate != Fate::Late).count()
+        self.fates.iter().filter(|fate| !fate.comes_late()).count()
     }
 }
 
@@ -103,7 +119,8 @@ fn fates(dice: &mut Dice, subscribers: usize) -> Vec<Fate> {
     let mut fates = vec![Fate::Spared; subscribers];
     let mut others: Vec<usize> = (1..subscribers).collect();
     let spared = subscribers.div_ceil(4).saturating_sub(1);
-    for fate in [Fate::Stopped, Fate::Slow, Fate::Late, Fate::Leaving, Fate::Killed] {
+    let all = [Fate::Stopped, Fate::Slow, Fate::Late, Fate::Brief, Fate::Leaving, Fate::Killed];
+    for fate in all {
         let massacre = fate == Fate::Killed && dice.chance(MASSACRE_PER_MILLE);
         let most = subscribers.div_ceil(8) as u64;
         let count = if massacre { subscribers as u64 / 2 } else { dice.within(0, most) };
@@ -125,6 +142,10 @@ fn deeds(dice: &mut Dice, fate: Fate) -> Vec<(u64, Deed)> {
         Fate::Killed => vec![(dice.within(1, 950), Deed::Kill)],
         Fate::Leaving => vec![(dice.within(1, 950), Deed::Leave)],
         Fate::Late => vec![(dice.within(1, 900), Deed::Start)],
+        Fate::Brief => {
+            let at = dice.within(1, 900);
+            vec![(at, Deed::Start), (at + dice.below(BRIEF_PER_MILLE), Deed::Kill)]
+        }
         Fate::Stopped => {
             let at = dice.within(1, 800);
             // One of three goes on only when the day is over and all others have gone.

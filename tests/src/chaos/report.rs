@@ -28,6 +28,7 @@ pub(super) struct TotalsPart {
 pub(super) struct SessionPart {
     pub(super) name: String,
     pub(super) reason: String,
+    pub(super) delivered: u64,
     pub(super) lost: u64,
     pub(super) faults: u64,
 }

@@ -32,6 +32,8 @@ pub struct Tally {
     pub joins: u64,
     /// Subscribers that left early.
     pub leaves: u64,
+    /// Attempts to attach that were given up and made again.
+    pub retries: u64,
     /// Snapshots delivered to those who told their account.
     pub delivered: u64,
     /// Snapshots conflated for them.
@@ -47,6 +49,7 @@ impl AddAssign for Tally {
         self.stops += other.stops;
         self.joins += other.joins;
         self.leaves += other.leaves;
+        self.retries += other.retries;
         self.delivered += other.delivered;
         self.conflated += other.conflated;
         self.failures += other.failures;
@@ -58,6 +61,7 @@ impl fmt::Display for Tally {
         let Self { rounds, kills, stops, joins, leaves, failures, .. } = self;
         write!(f, "rounds {rounds}, kills {kills}, stops {stops}, joins {joins}, leaves {leaves}")?;
         write!(f, ", delivered {}, conflated {}", self.delivered, self.conflated)?;
+        write!(f, ", retries {}", self.retries)?;
         write!(f, ", failures {failures}")
     }
 }
@@ -152,7 +156,7 @@ impl<'a> Cast<'a> {
         words.extend(setting.day.once());
         self.stage.publish(&words)?;
         for index in 0..self.seats.len() {
-            if self.seats[index].fate != Fate::Late {
+            if !self.seats[index].fate.comes_late() {
                 self.seat(index)?;
             }
         }
@@ -229,6 +233,7 @@ impl<'a> Cast<'a> {
             complaints.extend(found.into_iter().map(whom));
         }
         self.tally.kills = killed.len() as u64;
+        self.tally.retries = check::retries(&report);
         complaints.extend(check::life(&report, self.score, &killed));
         complaints.extend(self.stage.leftovers());
         Ok(complaints)
@@ -246,7 +251,7 @@ impl<'a> Cast<'a> {
             testimony.as_ref().map(|told| told.complaints.clone()).unwrap_or_default();
         match process.ended() {
             // It has no account to tell.
-            _ if seat.fate == Fate::Killed && process.was_killed() => return Ok(complaints),
+            _ if seat.fate.may_be_killed() && process.was_killed() => return Ok(complaints),
             Some(status) if status.success() => {}
             other => {
                 complaints.push(format!("ended badly: {other:?}"));
@@ -255,7 +260,7 @@ impl<'a> Cast<'a> {
         }
         let summary: Summary = read(&path)?;
         let attendance = match seat.fate {
-            Fate::Late => Attendance::FromSomewhere,
+            Fate::Late | Fate::Brief => Attendance::FromSomewhere,
             Fate::Leaving => Attendance::UntilSomewhere,
             Fate::Spared | Fate::Killed | Fate::Stopped | Fate::Slow => Attendance::Whole,
         };
