@@ -186,7 +186,7 @@ fn restarts(arguments: &RestartArguments) -> anyhow::Result<bool> {
     let began = Instant::now();
     let restarts = Restarts { rounds: arguments.rounds, seed, subscribers };
     let tally = restarts.play(&setting, &score, |number| {
-        if number.is_multiple_of(20) || number == arguments.rounds {
+        if number.is_multiple_of(20) || arguments.rounds <= 20 {
             eprintln!("{number} restarts ({:.1} s)", began.elapsed().as_secs_f64());
         }
     })?;
