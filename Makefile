@@ -13,6 +13,16 @@ SEEDS ?= 10000
 SEED ?=
 PLANTED ?=
 SIM_ARGS ?=
+# What `make chaos` and `make restarts` go over: shm, or verbs in a virtual machine; and how often.
+FABRIC ?= shm
+ROUNDS ?= 20
+CHAOS_ARGS ?=
+# An emulated machine takes its time: after so many seconds it is stopped.
+CHAOS_TIMEOUT ?= 7200
+chaos = $(if $(filter verbs,$(FABRIC)),tests/vm/soft-roce.sh --mem 6G --timeout $(CHAOS_TIMEOUT) --) \
+	target/release/tapecast-chaos
+chaos_choices = --rounds $(ROUNDS) $(if $(filter verbs,$(FABRIC)),--rdma) $(if $(SEED),--seed $(SEED)) \
+	$(if $(FILE),--file '$(FILE)') $(CHAOS_ARGS)
 
 # bindgen of the RDMA bindings needs libclang 14 or 15; empty where that is the default.
 CARGO_ENV = path=$$(tests/scripts/prepare.sh --libclang-path) && { [ -z "$$path" ] || export LIBCLANG_PATH=$$path; } &&
@@ -72,6 +82,16 @@ fuzz: prepare ## every fuzz target; RUNS=n inputs each
 sim: prepare ## the deterministic simulator: SEEDS=n runs, or SEED=n again; SIM_ARGS for more, PLANTED=name plants a bug
 	cargo run --profile sim -q -p tapecast-tests $(if $(PLANTED),--features planted) --bin tapecast-sim -- \
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(PLANTED),--planted $(PLANTED)) $(SIM_ARGS)
+
+.PHONY: chaos
+chaos: prepare ## harm to real processes: ROUNDS=n of kills, stops, joins, leaves (SEED=n again; FILE=…; FABRIC=verbs: in a VM)
+	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
+	$(chaos) $(chaos_choices)
+
+.PHONY: restarts
+restarts: prepare ## kill -9 of the publisher and a new one at once, ROUNDS=n times; how long subscribers take to be back
+	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
+	$(chaos) restarts $(chaos_choices)
 
 .PHONY: loom
 loom: ## model-check the ring's writer/reader protocol

@@ -1,6 +1,7 @@
 //! Conformance suite, demonstration and benchmarks of tapecast. Nothing here is shipped.
 
 pub mod bench;
+pub mod chaos;
 pub mod conformance;
 pub mod demo;
 pub mod simulator;

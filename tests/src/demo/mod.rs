@@ -7,6 +7,6 @@ mod account;
 mod processes;
 mod table;
 
-pub use account::{Account, Imbalance, PublisherReport, join};
+pub use account::{Account, Imbalance, PublishedInstrument, PublisherReport, join};
 pub use processes::{Fleet, FleetError, FleetPlan, Link};
 pub use table::render;
