@@ -43,7 +43,7 @@ in_vm() { # SECONDS COMMAND…
 }
 
 # One machine for all: it takes longer to boot than most tests take to run.
-[[ $scope == wire ]] || in_vm 1500 bash -c '
+[[ $scope == wire ]] || in_vm 2400 bash -c '
     failed=0
     # Every program that uses RDMA loads every driver that is installed, which takes an emulated
     # machine longer than the rest of its start. The files are gone in the machine only.

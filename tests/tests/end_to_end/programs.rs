@@ -78,6 +78,11 @@ impl Processes {
         let _ = self.0[index].kill();
     }
 
+    /// Whether one process has ended by itself.
+    pub(crate) fn has_ended(&mut self, index: usize) -> bool {
+        self.0[index].try_wait().expect("a process of this test").is_some()
+    }
+
     /// Process id of one process.
     pub(crate) fn pid(&self, index: usize) -> u32 {
         self.0[index].id()

@@ -1,5 +1,7 @@
 //! Who may not attach over RDMA is told why, and the publisher logs and counts it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{fs, io};
@@ -50,7 +52,10 @@ impl Papers {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, authority).expect("a certificate");
         fs::write(self.path(&format!("{stem}.pem")), certificate.pem())?;
-        fs::write(self.path(&format!("{stem}.key")), key.serialize_pem())
+        let path = self.path(&format!("{stem}.key"));
+        fs::write(&path, key.serialize_pem())?;
+        // A key that others may read is not taken.
+        fs::set_permissions(&path, Permissions::from_mode(0o600))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -160,11 +165,11 @@ fn unauthorised_expired_foreign_and_unentitled_clients_are_refused_with_a_reason
     assert_refused(&attach(&stage, &papers, "nobody", &[]), "TLS");
     assert_refused(&attach(&stage, &papers, "expired", &[]), "certificate has expired");
     assert_refused(&attach(&stage, &papers, "stranger", &[]), "authority");
-    assert_refused(&attach(&stage, &papers, "unlisted", &["TC0001"]), "web.example");
-    assert_refused(&attach(&stage, &papers, "entitled", &["TC0002"]), "TC0002");
-    let lossless = attach(&stage, &papers, "entitled", &["TC0001", "--lossless"]);
+    assert_refused(&attach(&stage, &papers, "unlisted", &["--symbols", "TC0001"]), "web.example");
+    assert_refused(&attach(&stage, &papers, "entitled", &["--symbols", "TC0002"]), "TC0002");
+    let lossless = attach(&stage, &papers, "entitled", &["--symbols", "TC0001", "--lossless"]);
     assert_refused(&lossless, "conflate");
-    let entitled = attach(&stage, &papers, "entitled", &["TC0001"]);
+    let entitled = attach(&stage, &papers, "entitled", &["--symbols", "TC0001"]);
     assert!(entitled.status.success(), "{}", stderr(&entitled));
 
     stage.processes.signal(publisher, Signal::TERM);

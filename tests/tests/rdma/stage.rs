@@ -1,6 +1,6 @@
 //! A publisher over RDMA and its subscribers.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -97,9 +97,16 @@ impl Stage {
     }
 
     /// Waits until the publisher's control plane answers.
-    pub(crate) fn await_publisher(&self) {
-        let address = self.address.clone();
-        wait_until("the publisher to listen", || std::net::TcpStream::connect(&address).is_ok());
+    pub(crate) fn await_publisher(&mut self) {
+        let publisher = self.publisher.expect("a publisher that was started");
+        let mut has_ended = false;
+        wait_until("the publisher to listen", || {
+            has_ended = self.processes.has_ended(publisher);
+            has_ended || TcpStream::connect(&self.address).is_ok()
+        });
+        if has_ended {
+            panic!("the publisher failed: {}", stderr(&self.processes.finish(publisher)));
+        }
     }
 }
 
