@@ -9,7 +9,7 @@
 //!
 //! A seed decides everything: sizes, subscribers and their habits, the feed, and which kinds of
 //! faults this run has and how often (a swarm: no run has all of them, so that none hides another).
-//! [`World`](world::World) gives orders and writes them down in the [`history`]; what is observed
+//! `World` gives orders and writes them down in the [`history`]; what is observed
 //! goes out as [`event::Event`]s. [`checkers`] judge by these two and never ask the code under test
 //! what should have happened.
 //!
