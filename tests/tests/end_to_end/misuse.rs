@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::programs::{Processes, folder, run, stderr, wait_until};
+use super::programs::{Lines, Processes, folder, run, stderr, wait_until};
 
 /// The one line that a failing program says, log lines left out.
 fn complaint(output: &std::process::Output) -> String {
@@ -97,7 +97,7 @@ fn the_65th_subscriber_and_an_unknown_symbol_are_refused_with_the_reason() {
     let mut processes = Processes::default();
     let publisher = processes.start(
         "tapecast-publisher",
-        &["run", "--socket", &socket, "--seconds", "1", "--no-progress", "--log-level", "warn"],
+        &["run", "--socket", &socket, "--wait-for", "64", "--no-progress", "--log-level", "warn"],
     );
     wait_until("the socket", || std::path::Path::new(&socket).exists());
 
@@ -105,20 +105,16 @@ fn the_65th_subscriber_and_an_unknown_symbol_are_refused_with_the_reason() {
     let said = complaint(&run("tapecast-subscriber", &arguments));
     assert!(said.contains("TC9999"), "{said}");
 
-    let summaries: Vec<_> = (0..64).map(|index| folder.path().join(format!("{index}"))).collect();
-    for summary in &summaries {
-        let path = summary.display().to_string();
-        let arguments = ["tail", "--quiet", "--socket", &socket, "--summary-json", &path];
-        processes.start("tapecast-subscriber", &arguments);
+    // The day begins when 64 are attached: then the first of them gets a line.
+    let first = processes.start("tapecast-subscriber", &["tail", "--socket", &socket]);
+    for _ in 1..64 {
+        processes.start("tapecast-subscriber", &["tail", "--quiet", "--socket", &socket]);
     }
-    // The 65th is let in until all 64 are there: how many are is seen by trying.
-    let mut said = String::new();
-    wait_until("64 attached subscribers", || {
-        let output =
-            run("tapecast-subscriber", &["tail", "-n", "1", "--socket", &socket, "--no-reconnect"]);
-        said = stderr(&output);
-        !output.status.success()
-    });
+    let mut lines = Lines::of(&mut processes, first);
+    lines.next();
+    lines.discard();
+    let arguments = ["tail", "-n", "1", "--socket", &socket, "--no-reconnect"];
+    let said = complaint(&run("tapecast-subscriber", &arguments));
     assert!(said.contains("64"), "{said}");
     processes.signal(publisher, rustix::process::Signal::TERM);
     assert!(processes.finish(publisher).status.success());
