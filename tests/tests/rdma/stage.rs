@@ -48,7 +48,10 @@ impl Stage {
         let (address, report) = (self.address.clone(), self.text("report.json"));
         let mut all = vec!["run", "--fabric", "verbs", "--listen", &address, "--report", &report];
         // An emulated machine may stand still for longer than a real one.
-        all.extend(["--set", "rdma.timeout=18", "--no-progress", "--log-level", "warn"]);
+        all.extend(["--set", "rdma.timeout=18", "--no-progress"]);
+        if !arguments.contains(&"--log-level") {
+            all.extend(["--log-level", "warn"]);
+        }
         all.extend(arguments);
         let publisher = self.processes.start("tapecast-publisher", &all);
         self.publisher = Some(publisher);
