@@ -1,7 +1,5 @@
 //! RoCE v2 packets out of a capture file (libpcap's classic format, Ethernet, IPv4, UDP 4791).
 
-use std::path::Path;
-
 /// UDP port of RoCE v2.
 const ROCE: u16 = 4791;
 const FILE_HEADER: usize = 24;
@@ -20,8 +18,7 @@ pub(crate) struct Packet {
 }
 
 /// Every RoCE v2 packet of a capture.
-pub(crate) fn read(path: &Path) -> Vec<Packet> {
-    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+pub(crate) fn read(bytes: &[u8]) -> Vec<Packet> {
     assert_eq!(bytes[..4], 0xA1B2_C3D4_u32.to_le_bytes(), "a little-endian capture");
     let mut rest = &bytes[FILE_HEADER..];
     let mut packets = Vec::new();

@@ -5,6 +5,7 @@
 
 mod capture;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -14,11 +15,15 @@ use tempfile::TempDir;
 
 const SUBSCRIBERS: usize = 4;
 
+/// What a run has left in its folder, by name of the file: a folder kept for all tests would be
+/// removed by none.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// Results of one run, made once for all tests. `None`, said aloud, where it cannot be made.
-fn results() -> Option<&'static Path> {
-    static RESULTS: OnceLock<Result<Option<TempDir>, String>> = OnceLock::new();
+fn results() -> Option<&'static Files> {
+    static RESULTS: OnceLock<Result<Option<Files>, String>> = OnceLock::new();
     match RESULTS.get_or_init(play) {
-        Ok(folder) => folder.as_ref().map(TempDir::path),
+        Ok(files) => files.as_ref(),
         Err(why) => panic!("{why}"),
     }
 }
@@ -27,7 +32,7 @@ fn vm(script: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vm").join(script)
 }
 
-fn play() -> Result<Option<TempDir>, String> {
+fn play() -> Result<Option<Files>, String> {
     if std::env::var_os("TAPECAST_VM_TESTS").is_none() {
         eprintln!("SKIPPED: tests/vm/run.sh runs these, with two virtual machines");
         return Ok(None);
@@ -54,19 +59,33 @@ fn play() -> Result<Option<TempDir>, String> {
     if !output.status.success() {
         return Err(format!("the run failed ({}):\n{said}\n{errors}", output.status));
     }
-    Ok(Some(out))
+    Ok(Some(read(out.path())))
 }
 
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+fn read(folder: &Path) -> Files {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));
+    entries
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| {
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            (name, std::fs::read(entry.path()).expect("a readable file"))
+        })
+        .collect()
+}
+
+fn file<'a>(files: &'a Files, name: &str) -> &'a [u8] {
+    files.get(name).unwrap_or_else(|| panic!("the run has not written {name}"))
+}
+
+fn json(files: &Files, name: &str) -> Value {
+    serde_json::from_slice(file(files, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The publisher's report and every subscriber's account of one wire.
 fn accounts(wire: &str) -> Option<(Value, Vec<Value>)> {
-    let folder = results()?;
-    let summary = |number| json(&folder.join(format!("{wire}-{number}.json")));
-    let report = json(&folder.join(format!("{wire}-report.json")));
+    let files = results()?;
+    let summary = |number| json(files, &format!("{wire}-{number}.json"));
+    let report = json(files, &format!("{wire}-report.json"));
     Some((report, (1..=SUBSCRIBERS).map(summary).collect()))
 }
 
@@ -138,21 +157,18 @@ fn a_wire_that_is_dark_for_longer_than_is_retried_costs_a_session_which_comes_ba
 
 #[test]
 fn packets_carry_the_configured_traffic_class_and_each_queue_pair_has_its_own_source_port() {
-    let Some(folder) = results() else { return };
-    let packets = capture::read(&folder.join("capture.pcap"));
+    let Some(files) = results() else { return };
+    let packets = capture::read(file(files, "capture.pcap"));
     let sent: Vec<_> = packets.iter().filter(|each| each.source == [10, 8, 0, 1]).collect();
     assert!(sent.len() > 100, "{} packets of the publisher", sent.len());
     // DSCP 26 and ECN capable, as configured by default.
     assert!(sent.iter().all(|each| each.traffic_class == 106), "{:?}", sent.first());
-    let mut ports = std::collections::BTreeMap::new();
+    let mut ports = BTreeMap::new();
     for packet in &sent {
-        ports
-            .entry(packet.queue_pair)
-            .or_insert_with(std::collections::BTreeSet::new)
-            .insert(packet.source_port);
+        ports.entry(packet.queue_pair).or_insert_with(BTreeSet::new).insert(packet.source_port);
     }
     assert!(ports.len() >= SUBSCRIBERS, "{ports:?}");
     assert!(ports.values().all(|each| each.len() == 1), "a queue pair keeps its port: {ports:?}");
-    let distinct: std::collections::BTreeSet<_> = ports.values().flatten().collect();
+    let distinct: BTreeSet<_> = ports.values().flatten().collect();
     assert_eq!(distinct.len(), ports.len(), "{ports:?}");
 }
