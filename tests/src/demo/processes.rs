@@ -11,6 +11,9 @@ use tapecast_subscriber::Summary;
 
 use super::PublisherReport;
 
+/// Seconds that a subscriber tries to attach. 64 at once take minutes on an emulated machine.
+const PATIENCE_S: &str = "300";
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
@@ -110,7 +113,7 @@ impl Fleet {
         let mut command = Command::new(plan.programs.join("tapecast-subscriber"));
         command
             .args(["tail", "--quiet", "--until-end", "--no-reconnect"])
-            .args(["--wait-for-publisher", "30", "--name", &name_of(index)])
+            .args(["--wait-for-publisher", PATIENCE_S, "--name", &name_of(index)])
             .args(plan.subscriber_link())
             .args(["--summary-json".as_ref(), plan.summary(index).as_os_str()])
             .args(&plan.tail)
