@@ -43,11 +43,8 @@ in_vm() { # SECONDS COMMAND…
 }
 
 # One machine for all: it takes longer to boot than most tests take to run.
-[[ $scope == wire ]] || in_vm 2400 bash -c '
+[[ $scope == wire ]] || in_vm 2400 "$here/only-rxe.sh" bash -c '
     failed=0
-    # Every program that uses RDMA loads every driver that is installed, which takes an emulated
-    # machine longer than the rest of its start. The files are gone in the machine only.
-    find /etc/libibverbs.d -name "*.driver" ! -name rxe.driver -delete
     "$1" --test-threads=1 "${@:4}" verbs:: || failed=1
     "$2" --test-threads=2 "${@:4}" verbs || failed=1
     [[ $3 == none ]] || "$3" --test-threads=1 "${@:4}" || failed=1

@@ -8,6 +8,15 @@ use std::io;
 use memmap2::{MmapMut, MmapOptions};
 
 /// A mapped piece of a file whose blocks were reserved. It is written to and never read.
+///
+/// # Invariants
+/// - No reference to the mapped bytes leaves this module, nothing is read through it, and nothing
+///   depends on what stands there: a foreign change damages the file alone, which its checksums
+///   show. The file was made by this process for this purpose alone, and is locked.
+/// - The bytes exist and their blocks are reserved: the caller extended the file over them before.
+///   Whoever cuts it in spite of that makes a later `write` end the process by SIGBUS, which is no
+///   undefined behaviour; `Segment::inspect`, before each batch, finds a file that was cut, and
+///   leaves it.
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MmapMut,
@@ -19,14 +28,8 @@ impl Window {
     pub(crate) fn map(file: &File, start: u64, len: usize) -> io::Result<Self> {
         let mut options = MmapOptions::new();
         options.offset(start).len(len);
-        // SAFETY: What a file mapping risks is that others change the bytes under a reference. No
-        // reference to them leaves this module, nothing is read through it and nothing depends on
-        // what stands there: `write` copies into it, and a foreign change in between damages the
-        // file alone, which its checksums show. The bytes exist and their blocks are reserved: the
-        // caller extended the file over them before. The file was made by this process for this
-        // purpose alone, and is locked. Whoever cuts it in spite of that makes a later `write` end
-        // the process by SIGBUS, which is no undefined behaviour; `Segment::inspect`, before each
-        // batch, finds a file that was cut, and leaves it.
+        // SAFETY: what a file mapping risks is that others change the bytes under a reference; by
+        // the invariants of the type there is none outside `write`, which only copies into them.
         let map = unsafe { options.map_mut(file) }?;
         Ok(Self { map, start })
     }

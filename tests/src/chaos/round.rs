@@ -234,6 +234,10 @@ impl<'a> Cast<'a> {
         }
         self.tally.kills = killed.len() as u64;
         self.tally.retries = check::retries(&report);
+        // Only an emulated machine is so slow that an attempt to attach may come to nothing.
+        if self.stage.setting().link == Link::SharedMemory && self.tally.retries > 0 {
+            complaints.push(format!("{} attempts to attach came to nothing", self.tally.retries));
+        }
         complaints.extend(check::life(&report, self.score, &killed));
         complaints.extend(self.stage.leftovers());
         Ok(complaints)
