@@ -14,8 +14,8 @@ done
 processes=$(for environ in /proc/[0-9]*/environ; do
     pid=${environ#/proc/} pid=${pid%/environ}
     [[ "$ancestors" == *" $pid "* ]] && continue
-    tr '\0' '\n' <"$environ" 2>/dev/null | grep -qx "TAPECAST_CHECK_RUN=$TAPECAST_CHECK_RUN" || continue
-    name=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)
+    { tr '\0' '\n' <"$environ"; } 2>/dev/null | grep -qx "TAPECAST_CHECK_RUN=$TAPECAST_CHECK_RUN" || continue
+    name=$({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null)
     case "$name" in *tapecast*) echo "$pid $name" ;; esac
 done)
 [ -z "$processes" ] || report processes "$processes"

@@ -161,6 +161,10 @@ fn the_sixty_fifth_subscriber_is_refused_until_one_leaves() {
     daemon.until("one has left", |daemon| daemon.log().contains(" detached "));
     let last = Subscriber::attach(&bench.socket(), &conflate).unwrap();
     assert_eq!(last.receiver.state(), ChannelState::Running);
+    // The line is written after the answer, which is all that a subscriber waits for.
+    daemon.until("each has its line", |daemon| {
+        daemon.log().matches(" attached ").count() > MAX_SUBSCRIBERS
+    });
     let log = daemon.log();
     assert_eq!(log.matches(" attached ").count(), MAX_SUBSCRIBERS + 1, "one line for each");
     assert_eq!(log.matches(" detached ").count(), 1);

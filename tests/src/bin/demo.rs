@@ -29,6 +29,12 @@ struct Arguments {
     /// Instruments of the synthetic exchange
     #[arg(long, default_value_t = 100)]
     instruments: u32,
+    /// Messages per second of its calm trading [default: the publisher's own]
+    #[arg(long, value_name = "N")]
+    steady_rate: Option<u64>,
+    /// Messages per second when its market opens [default: the publisher's own]
+    #[arg(long, value_name = "N")]
+    burst_rate: Option<u64>,
     /// Speed: max, realtime or a multiple such as 10x [default: realtime, files: max]
     #[arg(long)]
     pace: Option<String>,
@@ -88,6 +94,11 @@ fn source_arguments(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
         "synthetic" => {
             words.extend(["--seconds".into(), arguments.seconds.to_string()]);
             words.extend(["--instruments".into(), arguments.instruments.to_string()]);
+            let rates =
+                [("--steady-rate", arguments.steady_rate), ("--burst-rate", arguments.burst_rate)];
+            for (option, rate) in rates {
+                words.extend(rate.into_iter().flat_map(|rate| [option.into(), rate.to_string()]));
+            }
             "realtime"
         }
         "itch" | "dbn" => "max",
