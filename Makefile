@@ -22,7 +22,7 @@ ROUNDS ?= 20
 CHAOS_ARGS ?=
 # An emulated machine takes its time: after so many seconds it is stopped.
 CHAOS_TIMEOUT ?= 7200
-chaos = $(if $(filter verbs,$(FABRIC)),tests/vm/soft-roce.sh --mem 6G --timeout $(CHAOS_TIMEOUT) --) \
+chaos = $(if $(filter verbs,$(FABRIC)),tests/vm/soft-roce.sh --mem 6G --timeout $(CHAOS_TIMEOUT) -- tests/vm/only-rxe.sh) \
 	target/release/tapecast-chaos
 chaos_choices = --rounds $(ROUNDS) $(if $(filter verbs,$(FABRIC)),--rdma) $(if $(SEED),--seed $(SEED)) \
 	$(if $(FILE),--file '$(FILE)') $(CHAOS_ARGS)

@@ -45,6 +45,8 @@ enum Part {
     Publish,
     /// Latency at 1,000 snapshots a second with 64 sleeping subscriber processes
     Paced,
+    /// The same latency while one of the 64 is stopped, beside the latency when all run
+    Stopped,
     /// Deliveries a second to 64 subscriber processes at full speed
     Throughput,
     /// Processor time of an idle daemon with 64 idle subscribers
@@ -78,6 +80,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if wanted(Part::Paced) {
         paced::run(rounds)?;
+    }
+    if wanted(Part::Stopped) {
+        paced::stopped(rounds)?;
     }
     if wanted(Part::Throughput) {
         throughput::run(rounds)?;

@@ -1,7 +1,9 @@
-//! Latency with 64 sleeping subscriber processes.
+//! Latency with 64 sleeping subscriber processes, and what a stopped one does to the others.
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
 use tapecast_fabric::Fabric;
 use tapecast_telemetry::{HumanNanos, LatencySummary};
 use tapecast_tests::bench::{
@@ -33,7 +35,7 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     println!("\npaced: 64 sleeping processes, 1,000 snapshots/s, {} B", SIZE.payload_bytes());
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(tapecast_round()?);
+        ours.push(tapecast_round(Everyone::Runs)?);
         bare.push(bare_round()?);
     }
     let figure = |rounds: &[Round], of: Figure| median(&rounds.iter().map(of).collect::<Vec<_>>());
@@ -55,7 +57,43 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tapecast_round() -> anyhow::Result<Round> {
+/// Prints what a subscriber that is stopped changes for the others.
+pub(crate) fn stopped(rounds: usize) -> anyhow::Result<()> {
+    println!(
+        "\nstopped: the same, and one of the 64 is stopped (SIGSTOP); figures of the other 63"
+    );
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        before.push(tapecast_round(Everyone::Runs)?);
+        after.push(tapecast_round(Everyone::ButOne)?);
+    }
+    let rows: [(&str, Figure); 2] = [
+        ("delivery p50", |round| round.delivery_p50_ns),
+        ("delivery p99", |round| round.delivery_p99_ns),
+    ];
+    for (what, of) in rows {
+        let figure = |rounds: &[Round]| median(&rounds.iter().map(of).collect::<Vec<_>>());
+        let (all_run, one_stands) = (figure(&before), figure(&after));
+        println!(
+            "  {what:<18} all run {:>10}   one stopped {:>10}   ratio {:.2}",
+            HumanNanos(all_run as u64).to_string(),
+            HumanNanos(one_stands as u64).to_string(),
+            one_stands / all_run
+        );
+    }
+    Ok(())
+}
+
+/// Who takes part in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Everyone {
+    /// All subscribers.
+    Runs,
+    /// The first is attached, and stopped while the others run.
+    ButOne,
+}
+
+fn tapecast_round(everyone: Everyone) -> anyhow::Result<Round> {
     let folder = TempDir::with_prefix("tapecast-bench-")?;
     let socket = folder.path().join("s");
     let mut stage = Stage::open(&socket, SIZE, SLOTS, 1)?;
@@ -65,6 +103,11 @@ fn tapecast_round() -> anyhow::Result<Round> {
             .to_vec()
     })?;
     stage.admit(SUBSCRIBERS);
+    let first = children.pids().first().and_then(|pid| Pid::from_raw(*pid as i32));
+    let first = first.context("no subscriber was started")?;
+    if everyone == Everyone::ButOne {
+        kill_process(first, Signal::STOP)?;
+    }
     let mut traffic = stage.traffic(SIZE, 1)?;
     let calls = pace(|| {
         let snapshot = traffic.snapshot();
@@ -78,6 +121,7 @@ fn tapecast_round() -> anyhow::Result<Round> {
         call
     });
     stage.close();
+    kill_process(first, Signal::CONT)?;
     finish(&calls, &children.finish()?)
 }
 
@@ -132,6 +176,9 @@ fn finish(calls: &Distribution, results: &[ChildResult]) -> anyhow::Result<Round
     let mut latency = LatencySummary::new();
     for result in results {
         anyhow::ensure!(result.lost == 0, "{} snapshots were lost", result.lost);
+    }
+    // The first is the one that may have been stopped.
+    for result in results.iter().skip(1) {
         latency.merge(&result.latency);
     }
     let figures = latency.figures();
