@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for RUNS inputs each (default 200,000; fuzz-handshake a tenth) with coverage guidance, on the stable
-# toolchain: libFuzzer needs only LLVM's coverage pass, and debug assertions stay on. A new finding
-# is written to target/fuzz/artifacts and printed. Corpora are kept in target/fuzz/corpus.
+# Runs every fuzz target for RUNS inputs each (default 200,000; fuzz-handshake a tenth) with coverage
+# guidance, on the stable toolchain: libFuzzer needs only LLVM's coverage pass, and debug assertions
+# stay on. A new finding is written to target/fuzz/artifacts and printed. Corpora are kept in
+# target/fuzz/corpus.
 #   fuzz.sh [RUNS] [TARGET…]
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -13,6 +13,7 @@ use std::time::Duration;
 use memmap2::MmapOptions;
 use rustix::fs::FallocateFlags;
 use rustix::fs::{SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::mm::{MprotectFlags, mprotect};
 use rustix::thread::futex::{self, Flags};
 use tapecast_core::Interest;
 use tapecast_fabric::shm::{Sealing, ShmConfig};
@@ -34,6 +35,15 @@ fn can_map_writable(file: &impl AsRawFd) -> bool {
     MmapOptions::new().len(4096).map_raw(file.as_raw_fd()).is_ok()
 }
 
+/// Whether a mapping that can be read can be made one that can be written, afterwards.
+fn can_be_made_writable(region: &OwnedFd) -> bool {
+    let map = MmapOptions::new().len(4096).map_raw_read_only(region).unwrap();
+    let wanted = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: the page is mapped as long as `map` lives, and nobody writes to it even if it is
+    // granted.
+    unsafe { mprotect(map.as_mut_ptr().cast(), 4096, wanted) }.is_ok()
+}
+
 /// Whether a shell that runs as somebody else can open its standard input for writing.
 fn can_reopen_as(user: u32, region: &OwnedFd) -> bool {
     let input = Stdio::from(region.try_clone().unwrap());
@@ -48,6 +58,7 @@ fn the_descriptor_can_be_read_and_neither_written_nor_resized() {
         let (_publisher, region) = publisher(sealing);
         assert!(MmapOptions::new().len(4096).map_raw_read_only(&region).is_ok());
         assert!(!can_map_writable(&region));
+        assert!(!can_be_made_writable(&region));
         assert!(File::from(region.try_clone().unwrap()).write_all(b"x").is_err());
         let bytes = fstat(&region).unwrap().st_size as u64;
         assert!(ftruncate(&region, 0).is_err());
@@ -101,6 +112,7 @@ fn a_cell_can_be_written_by_its_subscriber_and_not_resized() {
     let mut publisher = Publisher::new(&small());
     let cell = publisher.attach(Policy::Conflate).1.into_vec().remove(1);
     assert!(can_map_writable(&cell));
+    assert!(can_be_made_writable(&cell), "the check on the region means something");
     assert!(ftruncate(&cell, 0).is_err());
     assert!(ftruncate(&cell, 8192).is_err());
 }
