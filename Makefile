@@ -9,8 +9,8 @@ FILE ?=
 SUBSCRIBERS ?= 64
 DEMO_ARGS ?=
 # Soft-RoCE delivers some 30,000 snapshots a second to all subscribers together, on two processors: a
-# tenth of the demo's day keeps it to a few minutes.
-RDMA_DAY = $(if $(filter synthetic,$(SOURCE)),--steady-rate 2000 --burst-rate 100000)
+# tenth of the demo's rates keeps it to a few minutes (`RDMA_DAY=` for the whole).
+RDMA_DAY ?= $(if $(filter synthetic,$(SOURCE)),--steady-rate 2000 --burst-rate 100000)
 # What `make sim` tries: the seeds from 0 on, or one of them again.
 SEEDS ?= 10000
 SEED ?=
@@ -68,7 +68,7 @@ test: prepare ## everything that has to hold before a change lands
 
 .PHONY: ab
 ab: prepare ## two publishers of one feed, one killed at a random moment, ROUNDS times (default 100)
-	$(CARGO_ENV) TAPECAST_TEST_AB_ROUNDS=$(or $(ROUNDS),100) cargo test --release -q -p tapecast-tests \
+	$(CARGO_ENV) TAPECAST_TEST_AB_ROUNDS=$(if $(filter file,$(origin ROUNDS)),100,$(ROUNDS)) cargo test --release -q -p tapecast-tests \
 		--test end_to_end ab:: -- --nocapture
 
 .PHONY: bench
