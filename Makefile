@@ -50,7 +50,7 @@ demo: prepare ## one publisher, 64 subscriber processes, an opening burst, and t
 .PHONY: demo-rdma
 demo-rdma: prepare ## the same over RDMA: Soft-RoCE in a virtual machine, 64 queue pairs
 	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
-	tests/vm/soft-roce.sh --mem 6G --timeout 600 -- tests/vm/only-rxe.sh target/release/tapecast-demo --rdma --source $(SOURCE) \
+	tests/vm/soft-roce.sh --mem 6G --timeout 1800 -- tests/vm/only-rxe.sh target/release/tapecast-demo --rdma --source $(SOURCE) \
 		$(RDMA_DAY) $(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
 
 .PHONY: test-vm
