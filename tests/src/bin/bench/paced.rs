@@ -30,6 +30,13 @@ struct Round {
 /// One figure of a round.
 type Figure = fn(&Round) -> f64;
 
+const FIGURES: [(&str, Figure); 4] = [
+    ("publish call p50", |round| round.call_p50_ns),
+    ("publish call p99", |round| round.call_p99_ns),
+    ("delivery p50", |round| round.delivery_p50_ns),
+    ("delivery p99", |round| round.delivery_p99_ns),
+];
+
 /// Prints call and delivery latency beside the bare ring's.
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     println!("\npaced: 64 sleeping processes, 1,000 snapshots/s, {} B", SIZE.payload_bytes());
@@ -38,22 +45,7 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         ours.push(tapecast_round(Everyone::Runs)?);
         bare.push(bare_round()?);
     }
-    let figure = |rounds: &[Round], of: Figure| median(&rounds.iter().map(of).collect::<Vec<_>>());
-    let rows: [(&str, Figure); 4] = [
-        ("publish call p50", |round| round.call_p50_ns),
-        ("publish call p99", |round| round.call_p99_ns),
-        ("delivery p50", |round| round.delivery_p50_ns),
-        ("delivery p99", |round| round.delivery_p99_ns),
-    ];
-    for (what, of) in rows {
-        let (mine, theirs) = (figure(&ours, of), figure(&bare, of));
-        println!(
-            "  {what:<18} tapecast {:>10}   bare ring {:>10}   ratio {:.2}",
-            HumanNanos(mine as u64).to_string(),
-            HumanNanos(theirs as u64).to_string(),
-            mine / theirs
-        );
-    }
+    compare(("tapecast", &ours), ("bare ring", &bare), &FIGURES);
     Ok(())
 }
 
@@ -67,21 +59,24 @@ pub(crate) fn stopped(rounds: usize) -> anyhow::Result<()> {
         before.push(tapecast_round(Everyone::Runs)?);
         after.push(tapecast_round(Everyone::ButOne)?);
     }
-    let rows: [(&str, Figure); 2] = [
-        ("delivery p50", |round| round.delivery_p50_ns),
-        ("delivery p99", |round| round.delivery_p99_ns),
-    ];
-    for (what, of) in rows {
-        let figure = |rounds: &[Round]| median(&rounds.iter().map(of).collect::<Vec<_>>());
-        let (all_run, one_stands) = (figure(&before), figure(&after));
+    compare(("one stopped", &after), ("all run", &before), &FIGURES[2..]);
+    Ok(())
+}
+
+/// Prints the medians of two variants, and the first by the second.
+fn compare(this: (&str, &[Round]), that: (&str, &[Round]), figures: &[(&str, Figure)]) {
+    for (what, of) in figures {
+        let of_rounds = |rounds: &[Round]| median(&rounds.iter().map(of).collect::<Vec<_>>());
+        let (mine, theirs) = (of_rounds(this.1), of_rounds(that.1));
         println!(
-            "  {what:<18} all run {:>10}   one stopped {:>10}   ratio {:.2}",
-            HumanNanos(all_run as u64).to_string(),
-            HumanNanos(one_stands as u64).to_string(),
-            one_stands / all_run
+            "  {what:<18} {} {:>10}   {} {:>10}   ratio {:.2}",
+            this.0,
+            HumanNanos(mine as u64).to_string(),
+            that.0,
+            HumanNanos(theirs as u64).to_string(),
+            mine / theirs
         );
     }
-    Ok(())
 }
 
 /// Who takes part in a round.
