@@ -48,7 +48,7 @@ demo: prepare ## one publisher, 64 subscriber processes, an opening burst, and t
 	target/release/tapecast-demo --source $(SOURCE) $(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
 
 .PHONY: demo-rdma
-demo-rdma: prepare ## the same over RDMA: Soft-RoCE in a virtual machine, 64 queue pairs
+demo-rdma: prepare ## the same over RDMA, at a tenth of the rates: Soft-RoCE in a virtual machine, 64 queue pairs
 	$(CARGO_ENV) cargo build --release -q -p tapecast-publisher -p tapecast-subscriber -p tapecast-tests --bins
 	tests/vm/soft-roce.sh --mem 6G --timeout 1800 -- tests/vm/only-rxe.sh target/release/tapecast-demo --rdma --source $(SOURCE) \
 		$(RDMA_DAY) $(if $(FILE),--file '$(FILE)') --subscribers $(SUBSCRIBERS) $(DEMO_ARGS)
@@ -78,7 +78,7 @@ bench: prepare ## decode + book, publish cost by subscribers, latency and delive
 	target/release/tapecast-bench $(BENCH_ARGS)
 
 .PHONY: fuzz
-fuzz: prepare ## every fuzz target; RUNS=n inputs each
+fuzz: prepare ## every fuzz target; RUNS=n inputs each (fuzz-handshake a tenth)
 	@tests/scripts/fuzz.sh $(RUNS)
 
 .PHONY: sim

@@ -116,7 +116,7 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after=2 "$limit" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" \
         -kernel "$image/vmlinuz" -initrd "$image/initrd.gz" \
-        -append 'tsc=reliable clocksource=tsc console=ttyS0 quiet panic=-1' -no-reboot \
+        -append 'tsc=reliable clocksource=tsc console=ttyS0 quiet panic=-1 tapecast.vm' -no-reboot \
         -nodefaults -vga none -display none -serial "file:$run/console" \
         "${network[@]}" "${shares[@]}" </dev/null >"$run/qemu" 2>&1 &
     vm=$!

@@ -42,7 +42,7 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     println!("\npaced: 64 sleeping processes, 1,000 snapshots/s, {} B", SIZE.payload_bytes());
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(tapecast_round(Everyone::Runs)?);
+        ours.push(tapecast_round(Stopped::Nobody)?);
         bare.push(bare_round()?);
     }
     compare(("tapecast", &ours), ("bare ring", &bare), &FIGURES);
@@ -56,8 +56,8 @@ pub(crate) fn stopped(rounds: usize) -> anyhow::Result<()> {
     );
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        before.push(tapecast_round(Everyone::Runs)?);
-        after.push(tapecast_round(Everyone::ButOne)?);
+        before.push(tapecast_round(Stopped::Nobody)?);
+        after.push(tapecast_round(Stopped::First)?);
     }
     compare(("one stopped", &after), ("all run", &before), &FIGURES[2..]);
     Ok(())
@@ -79,16 +79,14 @@ fn compare(this: (&str, &[Round]), that: (&str, &[Round]), figures: &[(&str, Fig
     }
 }
 
-/// Who takes part in a round.
+/// Who is attached and does not run during a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Everyone {
-    /// All subscribers.
-    Runs,
-    /// The first is attached, and stopped while the others run.
-    ButOne,
+enum Stopped {
+    Nobody,
+    First,
 }
 
-fn tapecast_round(everyone: Everyone) -> anyhow::Result<Round> {
+fn tapecast_round(stopped: Stopped) -> anyhow::Result<Round> {
     let folder = TempDir::with_prefix("tapecast-bench-")?;
     let socket = folder.path().join("s");
     let mut stage = Stage::open(&socket, SIZE, SLOTS, 1)?;
@@ -100,7 +98,7 @@ fn tapecast_round(everyone: Everyone) -> anyhow::Result<Round> {
     stage.admit(SUBSCRIBERS);
     let first = children.pids().first().and_then(|pid| Pid::from_raw(*pid as i32));
     let first = first.context("no subscriber was started")?;
-    if everyone == Everyone::ButOne {
+    if stopped == Stopped::First {
         kill_process(first, Signal::STOP)?;
     }
     let mut traffic = stage.traffic(SIZE, 1)?;
