@@ -102,13 +102,21 @@ pub(crate) struct Gate {
     access: Mutex<Arc<Access>>,
     pub(crate) counters: Counters,
     pub(crate) timeout: Duration,
-    log: Throttle,
+    log: Log,
+}
+
+/// A throttle for each kind of line, so that a flood of one kind hides no other.
+#[derive(Debug, Default)]
+struct Log {
+    handshakes: Throttle,
+    requests: Throttle,
+    accepting: Throttle,
 }
 
 impl Gate {
     pub(crate) fn new(access: Access, timeout: Duration) -> Self {
         let access = Mutex::new(Arc::new(access));
-        Self { access, counters: Counters::default(), timeout, log: Throttle::default() }
+        Self { access, counters: Counters::default(), timeout, log: Log::default() }
     }
 
     pub(crate) fn set_access(&self, access: Access) {
@@ -147,7 +155,7 @@ impl Gate {
                 return None;
             }
             Rejection::Tls(_, reason) => {
-                self.log.warn(|unlogged| {
+                self.log.handshakes.warn(|unlogged| {
                     tracing::warn!(%peer, %reason, unlogged, "refused a TLS handshake");
                 });
                 return None;
@@ -155,7 +163,7 @@ impl Gate {
             why => self.words(peer, why),
         };
         if !matches!(why, Rejection::Closing) {
-            self.log.warn(|unlogged| {
+            self.log.requests.warn(|unlogged| {
                 tracing::warn!(%peer, ?refusal, %reason, unlogged, "refused a connection");
             });
         }
@@ -229,8 +237,8 @@ impl Gate {
         }
     }
 
-    pub(crate) fn warn(&self, write: impl FnOnce(u64)) {
-        self.log.warn(write);
+    pub(crate) fn warn_of_accepting(&self, write: impl FnOnce(u64)) {
+        self.log.accepting.warn(write);
     }
 
     pub(crate) fn stats(&self) -> ListenerStats {
@@ -252,7 +260,8 @@ impl Gate {
     }
 }
 
-/// Lets a hostile peer fill no log: one line a second, with the number of those left out.
+/// Lets a hostile peer fill no log: one line of a kind a second, with the number of those
+/// left out.
 #[derive(Debug, Default)]
 struct Throttle(Mutex<Throttled>);
 

@@ -200,7 +200,7 @@ impl AcceptLoop {
         if is_of_the_connection(error) {
             return;
         }
-        self.gate.warn(|unlogged| {
+        self.gate.warn_of_accepting(|unlogged| {
             tracing::warn!(
                 %error,
                 unlogged,

@@ -175,7 +175,7 @@ fn unauthorised_expired_foreign_and_unentitled_clients_are_refused_with_a_reason
 
     stage.processes.signal(publisher, Signal::TERM);
     let (report, log) = stage.report_and_log();
-    // Handshakes that fail are told of once a second at most; the counters have all.
+    // The first handshake that fails is told of, then one a second at most; the counters have all.
     assert!(log.contains("refused a TLS handshake"), "{log}");
     for told in ["web.example", "TC0002", "conflate"] {
         assert!(log.lines().any(|line| line.contains("refused") && line.contains(told)), "{log}");
