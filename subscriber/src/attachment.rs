@@ -56,7 +56,7 @@ impl Attachment {
         let request = choices.request(generation > 0);
         let granted = client::attach(path, &request, choices.connect_timeout)?;
         let endpoint = ShmEndpoint::open(granted.descriptors, choices.policy, choices.wait)?;
-        let endpoint = AnyEndpoint::Shm(endpoint);
+        let endpoint = AnyEndpoint::Shm(endpoint.with_min_interval(choices.min_interval));
         Ok((Self { endpoint, accepted: granted.accepted, generation }, granted.lifeline))
     }
 

@@ -151,6 +151,10 @@ impl Endpoint for AnyEndpoint {
         with!(self, endpoint => endpoint.request_image(id));
     }
 
+    fn withdraw(&mut self, id: InstrumentId) {
+        with!(self, endpoint => endpoint.withdraw(id));
+    }
+
     fn settle(&mut self, totals: &Totals) {
         with!(self, endpoint => endpoint.settle(totals));
     }
@@ -219,6 +223,8 @@ impl Endpoint for Spent {
     }
 
     fn request_image(&mut self, _id: InstrumentId) {}
+
+    fn withdraw(&mut self, _id: InstrumentId) {}
 
     fn settle(&mut self, _totals: &Totals) {}
 

@@ -96,7 +96,7 @@ pub use ab::{AbSideFigures, AbSubscriber, AbSummary};
 pub use backoff::{Backoff, Reconnect};
 pub use builder::SubscriberBuilder;
 pub use decimal::{Price, Quantity};
-pub use error::{ConnectError, PollError, WaitError};
+pub use error::{ConnectError, PollError, WaitError, WatchError};
 pub use owned::OwnedSnapshot;
 pub use rdma::RdmaChoices;
 pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};

@@ -10,8 +10,8 @@ use tapecast_fabric::verbs::{
     VerbsSession,
 };
 use tapecast_fabric::{Handover, Host, Prepared, Wish};
-use tapecast_wire::Epoch;
 use tapecast_wire::attach::Policy;
+use tapecast_wire::{Epoch, Nanos};
 
 use super::{Harness, Settings};
 
@@ -81,7 +81,13 @@ impl Harness for VerbsHarness {
 
     fn prepare(&mut self, policy: Policy, interest: &Interest) -> (VerbsSession, Connected) {
         let offered = self.endpoint(policy);
-        let wish = Wish { policy, interest, symbols: None, offer: Some(&offered.offer()) };
+        let wish = Wish {
+            policy,
+            interest,
+            symbols: None,
+            min_interval: Nanos(0),
+            offer: Some(&offered.offer()),
+        };
         let Prepared { session, handover, .. } = self.host.prepare_session(&wish).unwrap();
         let Handover::Connect(answer) = handover else { panic!("{handover:?}") };
         (session, offered.connect(&answer).unwrap())

@@ -7,6 +7,7 @@ use tapecast_wire::limits::PAGE_BYTES;
 use tapecast_wire::{InstrumentId, Position, Sequence, Snapshot};
 
 use super::OpenError;
+use super::rests::Rests;
 use crate::delivery::mark_received;
 use crate::{Delivery, PollError};
 
@@ -56,7 +57,7 @@ impl Ring {
         if tail < at {
             return Err(OpenError::Start { at, tail });
         }
-        if policy == Policy::Conflate {
+        if policy != Policy::Lossless {
             return Ok(Self::Broadcast(reader));
         }
         if !gated {
@@ -142,6 +143,8 @@ pub(super) struct Batch<'a> {
     pub(super) account: &'a mut Account,
     pub(super) buffer: &'a mut RecordBuffer,
     pub(super) progress: &'a mut Progress,
+    /// Where there is a least time between two snapshots. Only where records are copied.
+    pub(super) rests: Option<&'a mut Rests>,
     pub(super) limit: usize,
     pub(super) delivered: usize,
 }
@@ -171,23 +174,33 @@ impl Batch<'_> {
             left -= 1;
             if self.progress.wanted_run < TRUSTED_RUN {
                 let Some(head) = reader.peek()? else { break };
-                if !self.account.would_deliver(head.instrument_id, head.instrument_sequence) {
+                let is_news =
+                    self.account.would_deliver(head.instrument_id, head.instrument_sequence);
+                if !is_news || self.puts_off(head.instrument_id) {
                     check_known(self.account, head.instrument_id, reader.position())?;
                     reader.skip();
                     self.progress.sequence = head.channel_sequence;
                     self.progress.count(false);
                     continue;
                 }
+                if let Some(rests) = &mut self.rests {
+                    rests.rest(head.instrument_id);
+                }
             }
             let at = reader.position();
             let Some(record) = reader.next(self.buffer)? else { break };
             self.progress.sequence = record.channel_sequence();
             let bytes = record.into_bytes_mut();
-            let handed = hand_over(self.account, bytes, Jump::Unexplained, at, deliver)?;
-            self.progress.count(handed);
+            let handed = hand_over(self.account, bytes, Why::Next, at, deliver)?;
+            // Where instruments rest, each record is looked at first.
+            self.progress.count(handed && self.rests.is_none());
             self.delivered += usize::from(handed);
         }
         Ok(())
+    }
+
+    fn puts_off(&mut self, instrument: InstrumentId) -> bool {
+        self.rests.as_mut().is_some_and(|rests| rests.put_off(instrument))
     }
 
     /// Records are delivered where they lie.
@@ -242,6 +255,17 @@ impl Batch<'_> {
     }
 }
 
+/// Why a record is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is the next one in the ring.
+    Next,
+    /// It is the newest of its instrument, in place of older ones.
+    Newest,
+    /// It was asked for.
+    Asked,
+}
+
 #[inline]
 fn parse(bytes: &[u8], position: Position) -> Result<Snapshot<'_>, PollError> {
     Snapshot::parse(bytes).map_err(|source| PollError::Malformed { position, source })
@@ -271,13 +295,18 @@ const fn unknown(account: &Account, instrument: InstrumentId, position: Position
 pub(super) fn hand_over<F: FnMut(Delivery<'_>)>(
     account: &mut Account,
     record: &mut [u8],
-    jump: Jump,
+    why: Why,
     position: Position,
     deliver: &mut F,
 ) -> Result<bool, PollError> {
     let snapshot = parse(record, position)?;
-    let id = snapshot.instrument_id();
-    match account.on_record(id, snapshot.instrument_sequence(), jump) {
+    let (id, sequence) = (snapshot.instrument_id(), snapshot.instrument_sequence());
+    let verdict = match why {
+        Why::Next => account.on_record(id, sequence, Jump::Unexplained),
+        Why::Newest => account.on_record(id, sequence, Jump::Conflated),
+        Why::Asked => account.on_answer(id, sequence, Jump::Conflated),
+    };
+    match verdict {
         Verdict::Deliver { initial: false, conflated: 0, .. } => {
             deliver(Delivery::new(snapshot, 0));
         }

@@ -13,10 +13,11 @@ use tapecast_ring::{
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId};
 
-use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
+use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, Why, hand_over};
 use super::futex::WakeWord;
 use super::joining::Joining;
 use super::mapping::{self, MappingError};
+use super::rests::Rests;
 use super::session::SessionStart;
 use super::wait::Waiter;
 use super::walk::Walk;
@@ -86,6 +87,9 @@ pub struct ShmEndpoint {
     announced: Position,
     progress: Progress,
     waiter: Waiter,
+    /// It ends rather than that anything is left out.
+    disconnects: bool,
+    rests: Option<Rests>,
 }
 
 impl ShmEndpoint {
@@ -129,7 +133,18 @@ impl ShmEndpoint {
             progress: Progress::new(start.sequence),
             waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
             region,
+            disconnects: policy == Policy::Disconnect,
+            rests: None,
         })
+    }
+
+    /// Lets each instrument rest for `interval` after each of its snapshots: what comes meanwhile
+    /// waits, the newest in place of older ones. Not for lossless sessions, which it does not
+    /// concern.
+    #[must_use]
+    pub fn with_min_interval(mut self, interval: Duration) -> Self {
+        self.rests = Rests::new(interval, self.region.layout().instruments());
+        self
     }
 
     /// Sets the longest sleep of [`WaitStrategy::Block`] before it looks by itself; 100 ms unless
@@ -178,8 +193,8 @@ impl ShmEndpoint {
 
     /// Looks at one wanted record in place, which no copy is made of, and returns what `look` made
     /// of it. `None` when there is none, or when the writer got there first, in which case the next
-    /// poll recovers; and on lossless sessions or before the initial image is complete, where
-    /// [`Endpoint::poll`] is what to use.
+    /// poll recovers; and on lossless sessions, with a least interval, or before the initial image
+    /// is complete, where [`Endpoint::poll`] is what to use.
     ///
     /// `look` may see a mixture of records and must not act on it, only compute from it.
     ///
@@ -191,7 +206,7 @@ impl ShmEndpoint {
         look: impl FnOnce(RawRecord<'_>) -> T,
     ) -> Result<Option<T>, PollError> {
         let Ring::Broadcast(ring) = &mut self.ring else { return Ok(None) };
-        if !self.walk.is_done() || self.joining != Joining::Live {
+        if !self.walk.is_done() || self.joining != Joining::Live || self.rests.is_some() {
             return Ok(None);
         }
         let mut found = None;
@@ -232,7 +247,12 @@ impl ShmEndpoint {
     ) -> Result<usize, PollError> {
         let mut delivered = 0;
         while delivered < limit {
-            let Some(id) = self.walk.find(&self.latest, account) else { break };
+            let Some(step) = self.walk.find(&self.latest, account) else { break };
+            let id = step.instrument;
+            if !step.is_answer && self.rests.as_mut().is_some_and(|rests| rests.put_off(id)) {
+                self.walk.step();
+                continue;
+            }
             match self.latest.load(id, &mut self.buffer) {
                 // The writer is at this slot: next time.
                 Err(LatestError::Busy) => break,
@@ -247,8 +267,11 @@ impl ShmEndpoint {
                     }
                     let at = self.ring.position();
                     let bytes = record.into_bytes_mut();
-                    delivered +=
-                        usize::from(hand_over(account, bytes, Jump::Conflated, at, deliver)?);
+                    let why = if step.is_answer { Why::Asked } else { Why::Newest };
+                    delivered += usize::from(hand_over(account, bytes, why, at, deliver)?);
+                    if let Some(rests) = &mut self.rests {
+                        rests.rest(id);
+                    }
                 }
             }
         }
@@ -270,6 +293,7 @@ impl ShmEndpoint {
             account,
             buffer: &mut self.buffer,
             progress: &mut self.progress,
+            rests: self.rests.as_mut(),
             limit,
             delivered: 0,
         };
@@ -278,12 +302,27 @@ impl ShmEndpoint {
         self.joining.on_read(self.progress.sequence, account);
         match ended {
             Ok(()) => Ok(delivered),
+            Err(Stop::Lapped) if self.disconnects && self.joining == Joining::Live => {
+                Err(PollError::Overrun { position: self.ring.position() })
+            }
             Err(Stop::Lapped) => {
                 self.recover(account);
                 Ok(delivered)
             }
             Err(Stop::Failed(error)) => Err(error),
         }
+    }
+
+    /// Whatever has rested long enough, and has something newer, is due.
+    fn end_rests(&mut self) {
+        let Some(rests) = &mut self.rests else { return };
+        let is_over = self.region.state() == RegionState::Closed;
+        rests.wake(is_over, |instrument| self.walk.add(instrument));
+    }
+
+    /// How long a wait may take: until something is due at most.
+    fn until_due(&self, timeout: Duration) -> Duration {
+        self.rests.as_ref().and_then(Rests::left).map_or(timeout, |left| timeout.min(left))
     }
 
     /// Goes on at the tail, and takes what was missed from the latest table.
@@ -353,6 +392,7 @@ impl Endpoint for ShmEndpoint {
         limit: usize,
         mut deliver: F,
     ) -> Result<usize, PollError> {
+        self.end_rests();
         let mut delivered = 0;
         if !self.walk.is_done() || self.joining != Joining::Live {
             delivered = self.poll_walk(account, limit, &mut deliver)?;
@@ -367,12 +407,16 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     fn is_ready(&self) -> bool {
-        !self.walk.is_done() || self.ring.lag_bytes() > 0
+        let is_due = || self.rests.as_ref().and_then(Rests::left) == Some(Duration::ZERO);
+        !self.walk.is_done() || self.ring.lag_bytes() > 0 || is_due()
     }
 
     fn request_image(&mut self, id: InstrumentId) {
-        self.walk.add(id);
+        self.walk.request(id);
     }
+
+    /// Everybody reads the one ring, so the account's no is all there is.
+    fn withdraw(&mut self, _id: InstrumentId) {}
 
     fn settle(&mut self, totals: &Totals) {
         let Totals { delivered, conflated, lost, initial_images, .. } = *totals;
@@ -390,12 +434,17 @@ impl Endpoint for ShmEndpoint {
         if self.waiter.announced() || self.is_ready() {
             return Ok(self.is_ready());
         }
+        let timeout = self.until_due(timeout);
         let ring = &self.ring;
         match self.waiter.strategy {
             WaitStrategy::Spin | WaitStrategy::Yield => {
-                Ok(self.waiter.spin(timeout, || ring.lag_bytes() > 0))
+                self.waiter.spin(timeout, || ring.lag_bytes() > 0);
+                Ok(self.is_ready())
             }
-            WaitStrategy::Block => self.waiter.block(timeout, || ring.lag_bytes() > 0),
+            WaitStrategy::Block => {
+                self.waiter.block(timeout, || ring.lag_bytes() > 0)?;
+                Ok(self.is_ready())
+            }
             WaitStrategy::Fd => {
                 if self.arm() {
                     let waited = self.waiter.readable(timeout);

@@ -40,6 +40,7 @@ mod host;
 mod joining;
 mod mapping;
 mod memory;
+mod rests;
 mod session;
 mod wait;
 mod waker;
