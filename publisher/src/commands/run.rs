@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, bounded};
-use tapecast_control::{
-    AnyListener, Listener, ListenerOptions, ListenerStats, TcpListener, TcpListenerOptions,
-};
+use tapecast_control::{AnyListener, Listener, ListenerOptions, TcpListener, TcpListenerOptions};
 use tapecast_fabric::park::Parker;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Fabric, Host};
@@ -23,7 +21,7 @@ use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
-use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
+use crate::conductor::{Conductor, ConductorReport, FeedWatch, Parts, Settings, Signals};
 use crate::config::{
     Config, Effective, FabricKind, LogFormat, SourceKind, Whole, prepare_socket_folder,
 };
@@ -201,7 +199,8 @@ impl Start<'_> {
         let stop = StopFlag::default();
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
-        let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
+        let queue = FeedQueue::new(plant.queue, plant.bell.clone(), stop.clone());
+        let pulse = queue.pulse().clone();
         // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
         let encoder = encoder.with_journal(tap);
@@ -221,6 +220,7 @@ impl Start<'_> {
             directory: Arc::clone(&directory),
             pool: pool.clone(),
             stop,
+            feed: FeedWatch { pulse, silent_since: plant.silent_since, bell: plant.bell },
             gate,
         };
         let conductor = Conductor::new(settings(args, config, epoch), parts);
@@ -230,7 +230,7 @@ impl Start<'_> {
         let sender = join(plant.sender)?;
         drop(pool);
         let journal = scribe.map(JournalThread::finish);
-        log_end(&sender, &ended.listener);
+        log_end(&sender, &ended);
         Ok(life(
             effective,
             Remains { epoch, directory: &directory, sender: &sender, journal },
@@ -247,6 +247,7 @@ fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
         stall_max: Duration::from_secs(config.access.stall_max_s.get()),
         wait_for: args.wait_for as usize,
         exit_at_end: args.exit_at_end,
+        silent_after: Duration::from_secs(config.source.silent_after_s.get()),
     }
 }
 
@@ -333,9 +334,12 @@ fn log_start(config: &Config, epoch: Epoch, directory: &Directory, listener: &An
     );
 }
 
-fn log_end(sender: &SenderReport, listener: &ListenerStats) {
+fn log_end(sender: &SenderReport, ended: &ConductorReport) {
+    let ConductorReport { silence, listener, .. } = ended;
     info!(
         published = sender.progress.published,
+        feed_silences = silence.spells,
+        feed_silent_s = (silence.total_ns / 1_000_000_000),
         connections = listener.connections,
         requests = listener.requests,
         not_allowed = listener.not_allowed,
@@ -377,7 +381,8 @@ struct Remains<'a> {
 
 fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> Life {
     let Remains { epoch, directory, sender, journal } = remains;
-    let ConductorReport { sessions, feed, refusals, pool, listener, fabric_failure } = ended;
+    let ConductorReport { sessions, feed, silence, refusals, pool, listener, fabric_failure } =
+        ended;
     let config = &effective.config;
     let needs_file = config.source.kind != SourceKind::Synthetic;
     let findings = Findings {
@@ -387,6 +392,7 @@ fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> 
         kind: config.source.kind.word(),
         file: config.source.file.clone().filter(|_| needs_file),
         feed: feed.as_ref(),
+        silence,
         sender,
         instruments: &directory.instruments(),
         sessions,

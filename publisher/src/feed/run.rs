@@ -141,6 +141,7 @@ impl<S: Source> Feed<S> {
             self.show_progress();
             let encoder = self.sink.books.sink_mut();
             encoder.ring_if_queued();
+            encoder.queue().pulse().beat();
             match encoder.failure() {
                 None if encoder.queue().stop_flag().is_stopped() => return FeedOutcome::Stopped,
                 None => {}
