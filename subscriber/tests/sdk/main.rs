@@ -4,6 +4,7 @@
 mod ab;
 mod command;
 mod descriptor;
+mod feed;
 mod loss;
 mod remote;
 mod session;
