@@ -63,8 +63,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Signals::new().context("cannot take over SIGTERM, SIGINT and SIGHUP")?
     };
     let listener = listen(&runtime, &effective)?;
-    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
-    let life = open_source(&effective.config.source, effective.config.book.levels.count(), start)??;
+    let stop = StopFlag::default();
+    let waits_end = stop.clone();
+    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener, stop };
+    let levels_max = effective.config.book.levels.count();
+    let life = open_source(&effective.config.source, levels_max, &waits_end, start)??;
     let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
         file.write(&life.report)?;
@@ -143,6 +146,8 @@ struct Start<'a> {
     runtime: &'a Runtime,
     signals: Signals,
     listener: AnyListener,
+    /// Stops the feed.
+    stop: StopFlag,
 }
 
 /// What every fabric needs.
@@ -187,7 +192,7 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener } = self;
+        let Self { args, effective, runtime, signals, listener, stop } = self;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;
@@ -196,7 +201,6 @@ impl Start<'_> {
             journal::start(config, epoch, &directory).context("journal.path (--journal)")?;
         let (tap, scribe) = journal.unzip();
         let plant = Plant::new(config, &directory, parker, made)?;
-        let stop = StopFlag::default();
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
         let queue = FeedQueue::new(plant.queue, plant.bell.clone(), stop.clone());
