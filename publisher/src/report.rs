@@ -10,7 +10,7 @@ use tapecast_telemetry::LatencyFigures;
 use tapecast_wire::Instrument;
 
 use crate::book::BookStats;
-use crate::conductor::{Evictions, PoolRecord, Refusals, SessionRecord};
+use crate::conductor::{Evictions, PoolRecord, Refusals, SessionRecord, SilenceRecord};
 use crate::feed::FeedEnd;
 use crate::journal::JournalReport;
 use crate::sender::SenderReport;
@@ -70,6 +70,8 @@ pub struct SourceReport {
     pub bytes_total: Option<u64>,
     /// Messages by type, as the feed names them.
     pub by_type: Vec<(String, u64)>,
+    /// Spells in which it was connected and sent nothing for source.silent_after_s.
+    pub silence: SilenceRecord,
     /// Events applied to books.
     pub book_events: u64,
     /// Events for orders that are not in the book.
@@ -129,6 +131,8 @@ pub struct Findings<'a> {
     pub file: Option<PathBuf>,
     /// The end of the feed, if it came.
     pub feed: Option<&'a FeedEnd>,
+    /// Spells in which it was silent.
+    pub silence: SilenceRecord,
     /// What the sender did.
     pub sender: &'a SenderReport,
     /// The directory.
@@ -157,6 +161,7 @@ impl Report {
             epoch,
             written_ns,
             feed,
+            silence,
             sender,
             sessions,
             refusals,
@@ -172,7 +177,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             epoch,
             written_ns,
-            source: source(findings.kind, findings.file, feed),
+            source: SourceReport { silence, ..source(findings.kind, findings.file, feed) },
             totals: Totals {
                 published: progress.published,
                 bytes: progress.bytes,
@@ -209,6 +214,7 @@ fn source(kind: &'static str, file: Option<PathBuf>, feed: Option<&FeedEnd>) -> 
         bytes_read,
         bytes_total,
         by_type,
+        silence: SilenceRecord::default(),
         book_events: books.events,
         unknown_orders: books.unknown_orders,
         duplicate_orders: books.duplicate_orders,

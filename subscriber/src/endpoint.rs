@@ -128,6 +128,11 @@ impl Endpoint for AnyEndpoint {
         with!(self, endpoint => endpoint.heartbeat())
     }
 
+    #[inline]
+    fn feed_silent_since(&self) -> Option<Nanos> {
+        with!(self, endpoint => endpoint.feed_silent_since())
+    }
+
     fn laps(&self) -> u64 {
         with!(self, endpoint => endpoint.laps())
     }
@@ -203,6 +208,10 @@ impl Endpoint for Spent {
 
     fn heartbeat(&self) -> Nanos {
         Nanos(0)
+    }
+
+    fn feed_silent_since(&self) -> Option<Nanos> {
+        None
     }
 
     fn laps(&self) -> u64 {

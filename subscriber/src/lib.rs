@@ -63,6 +63,11 @@
 //! instrument's newest snapshot comes as an initial image and the state is [`State::Live`]. The
 //! account goes on: published = delivered + conflated (+ lost, which is a bug and stays 0).
 //!
+//! # When the feed is silent
+//! The publisher may live and yet be told nothing: [`Subscriber::feed`] says [`FeedState::Silent`]
+//! and since when. Nothing is stale then, for there is nothing newer to be had; but books may be
+//! old. How long a feed must be quiet for that is the publisher's `source.silent_after_s`.
+//!
 //! # Two publishers of one feed
 //! [`AbSubscriber`] attaches to both, delivers each snapshot once, from the side that brings it
 //! first, and goes on without a gap when one dies. It tells each side's wins, gaps and lateness.
@@ -114,7 +119,7 @@ pub use error::{ConnectError, PollError, WaitError, WatchError};
 pub use owned::OwnedSnapshot;
 pub use rdma::RdmaChoices;
 pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};
-pub use state::{EndReason, Event, StaleCause, State};
+pub use state::{EndReason, Event, FeedState, StaleCause, State};
 pub use statistics::{InstrumentAccount, Statistics, Summary};
 #[cfg(feature = "async")]
 pub use stream::{SnapshotStream, StreamError, StreamItemError};

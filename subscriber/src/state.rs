@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use tapecast_wire::{Epoch, SessionId};
+use tapecast_wire::{Epoch, Nanos, SessionId};
 
 /// How a subscription stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,47 @@ impl fmt::Display for State {
             Self::Ended(reason) => write!(f, "ended: {reason}"),
         }
     }
+}
+
+/// How the publisher's feed is, as the publisher says.
+///
+/// This is not [`State`]: that is about the publisher. While its feed is silent it is alive and
+/// shows everything that it has, so the state is live and nothing is stale; but nobody tells it
+/// what has happened since, so books may be old. A market that is closed looks like that, and so
+/// does a line that is broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeedState {
+    /// Messages come, or the source has not begun or has ended.
+    #[default]
+    Live,
+    /// The source is connected and sends nothing, for longer than the publisher's
+    /// `source.silent_after_s`.
+    Silent {
+        /// When the last message came, by the publisher's clock, to a tenth of a second.
+        since: Nanos,
+    },
+}
+
+impl FeedState {
+    /// Whether it is silent.
+    #[must_use]
+    pub const fn is_silent(self) -> bool {
+        matches!(self, Self::Silent { .. })
+    }
+}
+
+impl fmt::Display for FeedState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live => f.write_str("live"),
+            Self::Silent { since } => write!(f, "silent since {} UTC", time_of_day(*since)),
+        }
+    }
+}
+
+fn time_of_day(time: Nanos) -> String {
+    let seconds = time.get() / 1_000_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Why books are not current.
@@ -120,6 +161,14 @@ pub enum Event {
     Stale(StaleCause),
     /// A silent publisher is heard again; books are live.
     Heard,
+    /// The publisher lives, but its feed is silent: books may be old. See [`FeedState`].
+    FeedSilent {
+        /// When its last message came, by the publisher's clock.
+        since: Nanos,
+    },
+    /// The publisher's feed is heard again, or has ended, or the publisher is another one whose
+    /// feed is not silent.
+    FeedHeard,
     /// The publisher said goodbye: its sentence.
     Farewell(StaleCause, String),
     /// An attempt to attach again failed; the SDK goes on trying. Reported once for each cause.
@@ -138,6 +187,11 @@ impl fmt::Display for Event {
             ),
             Self::Stale(cause) => write!(f, "books are stale: {cause}"),
             Self::Heard => f.write_str("the publisher is heard again: books are live"),
+            Self::FeedSilent { since } => {
+                write!(f, "the publisher's feed is silent since {} UTC: ", time_of_day(*since))?;
+                f.write_str("books may be old")
+            }
+            Self::FeedHeard => f.write_str("the publisher's feed is heard again"),
             Self::Farewell(cause, why) if why.is_empty() => write!(f, "farewell: {cause}"),
             Self::Farewell(cause, why) => write!(f, "farewell: {cause}: {why}"),
             Self::AttachFailed(why) => write!(f, "cannot attach yet, trying on: {why}"),
@@ -153,6 +207,7 @@ const EVENTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Standing {
     state: State,
+    feed: FeedState,
     events: VecDeque<Event>,
     /// Events ever told.
     told: u64,
@@ -160,7 +215,8 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(crate) fn live() -> Self {
-        Self { state: State::Live, events: VecDeque::with_capacity(EVENTS_MAX), told: 0 }
+        let events = VecDeque::with_capacity(EVENTS_MAX);
+        Self { state: State::Live, feed: FeedState::Live, events, told: 0 }
     }
 
     pub(crate) const fn state(&self) -> &State {
@@ -179,6 +235,30 @@ impl Standing {
         match &self.state {
             State::Ended(reason) => Some(reason),
             _ => None,
+        }
+    }
+
+    /// How the publisher's feed is, as it said last.
+    pub(crate) const fn feed(&self) -> FeedState {
+        self.feed
+    }
+
+    /// The publisher says how its feed is.
+    #[inline]
+    pub(crate) fn on_feed(&mut self, feed: FeedState) {
+        if feed != self.feed {
+            self.turn_feed(feed);
+        }
+    }
+
+    #[cold]
+    fn turn_feed(&mut self, feed: FeedState) {
+        // Between two spells it was heard, if only for a moment that nobody looked in.
+        if core::mem::replace(&mut self.feed, feed).is_silent() {
+            self.tell(Event::FeedHeard);
+        }
+        if let FeedState::Silent { since } = feed {
+            self.tell(Event::FeedSilent { since });
         }
     }
 
@@ -248,6 +328,29 @@ mod tests {
         assert_eq!(standing.state(), &expected);
         let told: Vec<_> = standing.drain().collect();
         assert_eq!(told, [Event::Stale(StaleCause::Silent), Event::Stale(StaleCause::Crashed)]);
+    }
+
+    #[test]
+    fn each_silence_of_the_feed_is_told_once_and_ends_before_the_next() {
+        let mut standing = Standing::live();
+        let silent = |since| FeedState::Silent { since: Nanos(since) };
+        for feed in [FeedState::Live, silent(5), silent(5), silent(9), FeedState::Live] {
+            standing.on_feed(feed);
+            assert_eq!(standing.feed(), feed);
+        }
+        assert_eq!(standing.state(), &State::Live, "the publisher lives all the time");
+        let told: Vec<_> = standing.drain().collect();
+        let begins = |since| Event::FeedSilent { since: Nanos(since) };
+        assert_eq!(told, [begins(5), Event::FeedHeard, begins(9), Event::FeedHeard]);
+    }
+
+    #[test]
+    fn a_silent_feed_says_since_when() {
+        let since = Nanos(1_709_303_400_000_000_000);
+        let text = FeedState::Silent { since }.to_string();
+        assert_eq!(text, "silent since 14:30:00 UTC");
+        let told = Event::FeedSilent { since }.to_string();
+        assert_eq!(told, "the publisher's feed is silent since 14:30:00 UTC: books may be old");
     }
 
     #[test]

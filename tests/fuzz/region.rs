@@ -20,6 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(region) = RegionReader::open(words.reader()) else { return };
     let _ = (region.state(), region.heartbeat(), region.tail(), region.channel_sequence());
+    let _ = region.feed_silent_since();
     let mut buffer = RecordBuffer::new();
     let (Ok(latest), Ok(directory)) = (region.latest(), region.directory()) else { return };
     for id in 0..INSTRUMENTS as u32 + 1 {

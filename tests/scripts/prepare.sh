@@ -18,7 +18,7 @@ vm_packages=(
 # The bindings to libibverbs are made with a bindgen that misreads what later versions answer.
 libclang_versions=(14 15)
 
-has_libclang() { compgen -G "$1/libclang.so*" >/dev/null || compgen -G "$1/libclang-*.so*" >/dev/null; }
+has_libclang() { compgen -G "$1/libclang.so*" >/dev/null || compgen -G "$1/libclang-[0-9]*.so*" >/dev/null; }
 
 libclang_folder() {
     local version

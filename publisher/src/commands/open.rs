@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 
 use super::generate::session_length;
 use crate::config::{EventEnd, FeedDate, SourceConfig, SourceKind, SyntheticConfig as Settings};
-use crate::feed::near_symbols;
+use crate::feed::{StopFlag, near_symbols};
 use crate::source::Source;
 use crate::source::dbn::{DbnOptions, DbnSource};
 use crate::source::itch::{self, ItchError, ItchOptions, ItchSource};
@@ -23,24 +23,26 @@ pub(super) trait WithSource {
     fn with_source<S: Source + 'static>(self, source: S) -> Self::Output;
 }
 
-/// Opens the source and hands it on. The type of source is chosen here, once.
+/// Opens the source and hands it on. The type of source is chosen here, once. `stop` ends its waits
+/// for a pipe's writer.
 ///
 /// # Errors
 /// When it cannot be opened; the text names cause and remedy.
 pub(super) fn open_source<W: WithSource>(
     config: &SourceConfig,
     levels_max: usize,
+    stop: &StopFlag,
     then: W,
 ) -> Result<W::Output> {
     match config.kind {
-        SourceKind::Itch => Ok(then.with_source(open_itch(config)?)),
-        SourceKind::Dbn => Ok(then.with_source(open_dbn(config)?)),
+        SourceKind::Itch => Ok(then.with_source(open_itch(config, stop)?)),
+        SourceKind::Dbn => Ok(then.with_source(open_dbn(config, stop)?)),
         SourceKind::Journal => Ok(then.with_source(open_journal(config, levels_max)?)),
         SourceKind::Synthetic => Ok(then.with_source(open_synthetic(config)?)),
     }
 }
 
-fn open_itch(config: &SourceConfig) -> Result<ItchSource> {
+fn open_itch(config: &SourceConfig, stop: &StopFlag) -> Result<ItchSource> {
     let options = ItchOptions {
         date: match config.date {
             FeedDate::Auto => None,
@@ -52,6 +54,7 @@ fn open_itch(config: &SourceConfig) -> Result<ItchSource> {
         },
         symbols: config.symbols.0.clone(),
         allow_truncated: config.allow_truncated.0,
+        stop: stop.clone(),
     };
     let path = file(config)?;
     ItchSource::open(&path, options.clone()).map_err(|error| match &error {
@@ -63,9 +66,12 @@ fn open_itch(config: &SourceConfig) -> Result<ItchSource> {
     })
 }
 
-fn open_dbn(config: &SourceConfig) -> Result<DbnSource> {
-    let options =
-        DbnOptions { symbols: config.symbols.0.clone(), allow_truncated: config.allow_truncated.0 };
+fn open_dbn(config: &SourceConfig, stop: &StopFlag) -> Result<DbnSource> {
+    let options = DbnOptions {
+        symbols: config.symbols.0.clone(),
+        allow_truncated: config.allow_truncated.0,
+        stop: stop.clone(),
+    };
     Ok(DbnSource::open(&file(config)?, options)?)
 }
 

@@ -15,7 +15,7 @@ use tapecast_wire::Epoch;
 use tracing::{error, warn};
 
 use crate::config::{Config, Idle, Seal};
-use crate::feed::{Directory, QUEUE_ITEMS};
+use crate::feed::{Directory, QUEUE_ITEMS, SilentSince};
 use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
 
 /// How long the sender's thread is given to end after the channel was closed.
@@ -37,6 +37,7 @@ pub(super) struct Plant<H: Host> {
     pub(super) port: CommandPort<H::Session>,
     pub(super) ringer: Ringer,
     pub(super) progress: Arc<SenderProgress>,
+    pub(super) silent_since: SilentSince,
     pub(super) waker: Option<WakerThread>,
     pub(super) sender: JoinHandle<SenderReport>,
 }
@@ -62,11 +63,13 @@ impl<H: Host> Plant<H> {
         let (queue, items) = bounded(QUEUE_ITEMS);
         let (port, sender_port) = command_ports();
         let progress = Arc::new(SenderProgress::default());
+        let silent_since = SilentSince::default();
         let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
+        let sender = sender.with_feed(silent_since.clone());
         let waker = waker.map(Waker::spawn).transpose();
         let waker = waker.context("cannot start the waker's thread")?;
         let sender = spawn_sender(sender, config, parker)?;
-        Ok(Self { queue, bell, host, port, ringer, progress, waker, sender })
+        Ok(Self { queue, bell, host, port, ringer, progress, silent_since, waker, sender })
     }
 }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, bounded};
-use tapecast_control::{
-    AnyListener, Listener, ListenerOptions, ListenerStats, TcpListener, TcpListenerOptions,
-};
+use tapecast_control::{AnyListener, Listener, ListenerOptions, TcpListener, TcpListenerOptions};
 use tapecast_fabric::park::Parker;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Fabric, Host};
@@ -23,7 +21,7 @@ use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
-use crate::conductor::{Conductor, ConductorReport, Parts, Settings, Signals};
+use crate::conductor::{Conductor, ConductorReport, FeedWatch, Parts, Settings, Signals};
 use crate::config::{
     Config, Effective, FabricKind, LogFormat, SourceKind, Whole, prepare_socket_folder,
 };
@@ -65,8 +63,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Signals::new().context("cannot take over SIGTERM, SIGINT and SIGHUP")?
     };
     let listener = listen(&runtime, &effective)?;
-    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
-    let life = open_source(&effective.config.source, effective.config.book.levels.count(), start)??;
+    let stop = StopFlag::default();
+    let waits_end = stop.clone();
+    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener, stop };
+    let levels_max = effective.config.book.levels.count();
+    let life = open_source(&effective.config.source, levels_max, &waits_end, start)??;
     let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
         file.write(&life.report)?;
@@ -145,6 +146,8 @@ struct Start<'a> {
     runtime: &'a Runtime,
     signals: Signals,
     listener: AnyListener,
+    /// Stops the feed.
+    stop: StopFlag,
 }
 
 /// What every fabric needs.
@@ -189,7 +192,7 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener } = self;
+        let Self { args, effective, runtime, signals, listener, stop } = self;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;
@@ -198,10 +201,10 @@ impl Start<'_> {
             journal::start(config, epoch, &directory).context("journal.path (--journal)")?;
         let (tap, scribe) = journal.unzip();
         let plant = Plant::new(config, &directory, parker, made)?;
-        let stop = StopFlag::default();
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
-        let queue = FeedQueue::new(plant.queue, plant.bell, stop.clone());
+        let queue = FeedQueue::new(plant.queue, plant.bell.clone(), stop.clone());
+        let pulse = queue.pulse().clone();
         // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
         let encoder = encoder.with_journal(tap);
@@ -221,6 +224,7 @@ impl Start<'_> {
             directory: Arc::clone(&directory),
             pool: pool.clone(),
             stop,
+            feed: FeedWatch { pulse, silent_since: plant.silent_since, bell: plant.bell },
             gate,
         };
         let conductor = Conductor::new(settings(args, config, epoch), parts);
@@ -230,7 +234,7 @@ impl Start<'_> {
         let sender = join(plant.sender)?;
         drop(pool);
         let journal = scribe.map(JournalThread::finish);
-        log_end(&sender, &ended.listener);
+        log_end(&sender, &ended);
         Ok(life(
             effective,
             Remains { epoch, directory: &directory, sender: &sender, journal },
@@ -248,6 +252,7 @@ fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
         stall_max: Duration::from_secs(config.access.stall_max_s.get()),
         wait_for: args.wait_for as usize,
         exit_at_end: args.exit_at_end,
+        silent_after: Duration::from_secs(config.source.silent_after_s.get()),
     }
 }
 
@@ -334,9 +339,12 @@ fn log_start(config: &Config, epoch: Epoch, directory: &Directory, listener: &An
     );
 }
 
-fn log_end(sender: &SenderReport, listener: &ListenerStats) {
+fn log_end(sender: &SenderReport, ended: &ConductorReport) {
+    let ConductorReport { silence, listener, .. } = ended;
     info!(
         published = sender.progress.published,
+        feed_silences = silence.spells,
+        feed_silent_s = (silence.total_ns / 1_000_000_000),
         connections = listener.connections,
         requests = listener.requests,
         not_allowed = listener.not_allowed,
@@ -378,8 +386,16 @@ struct Remains<'a> {
 
 fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> Life {
     let Remains { epoch, directory, sender, journal } = remains;
-    let ConductorReport { sessions, feed, refusals, evictions, pool, listener, fabric_failure } =
-        ended;
+    let ConductorReport {
+        sessions,
+        feed,
+        silence,
+        refusals,
+        evictions,
+        pool,
+        listener,
+        fabric_failure,
+    } = ended;
     let config = &effective.config;
     let needs_file = config.source.kind != SourceKind::Synthetic;
     let findings = Findings {
@@ -389,6 +405,7 @@ fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> 
         kind: config.source.kind.word(),
         file: config.source.file.clone().filter(|_| needs_file),
         feed: feed.as_ref(),
+        silence,
         sender,
         instruments: &directory.instruments(),
         sessions,

@@ -33,6 +33,8 @@ impl<H: Host> Conductor<H> {
             _ => info!("closing: {}", reason.sentence()),
         }
         self.stop.stop();
+        // What subscribers are shown stays: nothing was heard.
+        self.silence.on_end();
         // A feed that still waits for subscribers is let go, and sees the order to stop.
         self.gate = None;
         self.await_feed(feed).await;
@@ -51,14 +53,16 @@ impl<H: Host> Conductor<H> {
         self.close_sender(&reason).await;
         self.refuse_all_tickets();
         self.dismiss_all(&reason).await;
-        let Self { listener, roster, feed, refusals, evictions, .. } = self;
+        let Self { listener, roster, feed, silence, refusals, evictions, .. } = self;
         let counted = listener.stats();
+        let silence = silence.record();
         listener.close();
         // Lets the refusals be written that have not had a chance yet.
         tokio::task::yield_now().await;
         ConductorReport {
             sessions: roster.into_records(),
             feed,
+            silence,
             refusals,
             evictions,
             pool,

@@ -19,6 +19,7 @@ mod ending;
 mod roster;
 mod session;
 mod signals;
+mod silence;
 mod watch;
 
 use std::fmt;
@@ -29,7 +30,7 @@ use crossbeam_channel::Sender as StartGate;
 use serde::Serialize;
 use tapecast_control::{AnyListener, Entitlements, ListenerStats, Pending};
 use tapecast_core::lag::LagLimit;
-use tapecast_fabric::park::Ringer;
+use tapecast_fabric::park::{Bell, Ringer};
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Host, Monitor};
 use tapecast_wire::attach::Farewell;
@@ -37,7 +38,7 @@ use tapecast_wire::{Epoch, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
-use crate::feed::{Directory, FeedEnd, FeedOutcome, StopFlag};
+use crate::feed::{Directory, FeedEnd, FeedOutcome, FeedPulse, SilentSince, StopFlag};
 use crate::sender::{Command, CommandPort, Outcome, SenderProgress};
 
 pub use admission::Refusals;
@@ -46,6 +47,8 @@ use roster::Roster;
 pub use roster::SessionRecord;
 use session::SessionEvent;
 pub use signals::{Notice, Signals};
+use silence::Silence;
+pub use silence::SilenceRecord;
 pub use watch::Evictions;
 
 /// How often the conductor looks around when nothing is expected.
@@ -71,6 +74,8 @@ pub struct Settings {
     pub wait_for: usize,
     /// Leave when the source has ended and everything was read.
     pub exit_at_end: bool,
+    /// A feed that is connected and quiet for so long is silent; zero for never.
+    pub silent_after: Duration,
 }
 
 /// From when on a session lags.
@@ -95,6 +100,8 @@ pub struct Conductor<H: Host> {
     directory: Arc<Directory>,
     pool: Pool,
     stop: StopFlag,
+    watch: FeedWatch,
+    silence: Silence,
     /// Holds the feed back until enough subscribers are there; `None` when it was let go.
     gate: Option<StartGate<()>>,
     roster: Roster<H::Monitor>,
@@ -133,8 +140,21 @@ pub struct Parts<H: Host> {
     pub pool: Pool,
     /// Stops the feed.
     pub stop: StopFlag,
+    /// Whether the feed is heard.
+    pub feed: FeedWatch,
     /// Lets the feed start.
     pub gate: StartGate<()>,
+}
+
+/// What the conductor sees of the feed, and where it says what it makes of that.
+#[derive(Debug)]
+pub struct FeedWatch {
+    /// The feed's signs of life.
+    pub pulse: FeedPulse,
+    /// What the sender shows the subscribers.
+    pub silent_since: SilentSince,
+    /// Rings the sender after a change, and the waker, so that sleeping subscribers see it.
+    pub bell: Bell,
 }
 
 /// What a publisher's life came to.
@@ -144,6 +164,8 @@ pub struct ConductorReport {
     pub sessions: Vec<SessionRecord>,
     /// The end of the feed; `None` when it did not stop in time.
     pub feed: Option<FeedEnd>,
+    /// Spells in which the feed was connected and silent.
+    pub silence: SilenceRecord,
     /// Requests that were not granted.
     pub refusals: Refusals,
     /// Sessions that were taken out, by reason.
@@ -236,6 +258,7 @@ impl<H: Host> Conductor<H> {
             directory,
             pool,
             stop,
+            feed,
             gate,
         } = parts;
         Self {
@@ -249,6 +272,8 @@ impl<H: Host> Conductor<H> {
             directory,
             pool,
             stop,
+            watch: feed,
+            silence: Silence::new(settings.silent_after),
             gate: Some(gate),
             roster: Roster::new(),
             tickets: Vec::new(),
@@ -400,6 +425,7 @@ impl<H: Host> Conductor<H> {
             "the source has ended"
         );
         self.feed = Some(end);
+        self.end_silence();
         failed
     }
 

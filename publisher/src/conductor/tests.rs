@@ -27,7 +27,9 @@ use tapecast_wire::{Instrument, InstrumentEntry, InstrumentId, Nanos};
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::book::BookStats;
 use crate::sender::{Sender, command_ports};
+use crate::source::SourceStats;
 
 /// Generous: only a conductor that hangs comes near it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -143,6 +145,8 @@ impl Fabric for FakeFabric {
         0
     }
 
+    fn show_feed(&mut self, _: Nanos) {}
+
     fn session_stats(&self, _: SessionId) -> Option<SessionStats> {
         None
     }
@@ -219,6 +223,11 @@ impl Bench {
             directory: Arc::new(directory),
             pool: Pool::new(PoolConfig::default()).unwrap(),
             stop: StopFlag::default(),
+            feed: FeedWatch {
+                pulse: FeedPulse::default(),
+                silent_since: SilentSince::default(),
+                bell: Bell::new(Parker::new().ringer()),
+            },
             gate: crossbeam_channel::bounded(1).0,
         };
         let settings = Settings {
@@ -229,6 +238,7 @@ impl Bench {
             stall_max: PATIENCE,
             wait_for: 0,
             exit_at_end: false,
+            silent_after: Duration::ZERO,
         };
         let conductor = Conductor::new(settings, parts);
         Self { runtime, conductor, sender, record, port, tls: None, _feed: feed }
@@ -316,6 +326,46 @@ fn a_subscriber_is_attached_when_it_is_ready_and_counts_before_that() {
     let [record] = &roster.into_records()[..] else { panic!("not one record") };
     assert_eq!((record.uid, record.pid, &record.client), (None, None, &None));
     assert!(record.address.as_ref().unwrap().starts_with("127.0.0.1:"), "{record:?}");
+}
+
+/// A feed that has ended in good order.
+fn feed_end() -> FeedEnd {
+    FeedEnd {
+        outcome: FeedOutcome::Ended,
+        source: SourceStats::default(),
+        books: BookStats::default(),
+        instrument_sequences: Vec::new(),
+        queue_stalls: 0,
+        pool_stalls: 0,
+    }
+}
+
+#[test]
+fn a_feed_is_silent_only_between_the_start_of_the_source_and_its_end() {
+    let Bench { mut conductor, .. } = Bench::new(PATIENCE, Entitlements::default());
+    conductor.silence = Silence::new(3 * TICK);
+    let (pulse, shown) = (conductor.watch.pulse.clone(), conductor.watch.silent_since.clone());
+    let mut now = Instant::now();
+    let mut look = |conductor: &mut Conductor<FakeHost>, ticks: u32| {
+        for _ in 0..ticks {
+            now += TICK;
+            conductor.look_around(now);
+        }
+        shown.get()
+    };
+    assert_eq!(look(&mut conductor, 100), Nanos(0), "the source waits for subscribers");
+    conductor.let_feed_start();
+    assert_eq!(look(&mut conductor, 3), Nanos(0));
+    let since = look(&mut conductor, 1);
+    assert!(since > Nanos(0) && since < crate::clock::unix_now());
+    assert_eq!(look(&mut conductor, 10), since, "one spell has one beginning");
+    pulse.beat();
+    assert_eq!(look(&mut conductor, 1), Nanos(0));
+    assert!(look(&mut conductor, 10) > Nanos(0));
+    assert!(conductor.on_feed_end(feed_end()).is_none());
+    assert_eq!(look(&mut conductor, 100), Nanos(0), "the source has ended");
+    let SilenceRecord { spells, total_ns } = conductor.silence.record();
+    assert_eq!((spells, total_ns), (2, 24 * TICK.as_nanos() as u64));
 }
 
 #[test]

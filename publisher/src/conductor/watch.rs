@@ -9,7 +9,9 @@ use tapecast_fabric::{Host, Monitor};
 use tapecast_wire::Nanos;
 use tracing::{info, warn};
 
+use super::silence::{Change, nanos};
 use super::{Conductor, TICK};
+use crate::clock::unix_now;
 
 /// Sessions that were taken out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,6 +53,7 @@ impl<H: Host> Conductor<H> {
         self.evict_fallen();
         self.evict_stalled(now);
         self.watch_lags(now);
+        self.listen(now);
         for event in self.host.take_events() {
             warn!("RDMA device: {event}");
         }
@@ -70,7 +73,7 @@ impl<H: Host> Conductor<H> {
 
     /// Counts who lags, and takes out who asked for that rather than to lag too far.
     fn watch_lags(&mut self, now: Instant) {
-        let time = nanos(now.duration_since(self.began));
+        let time = Nanos(nanos(now.duration_since(self.began)));
         let soft = self.settings.lag.soft;
         for member in self.roster.members_mut().filter(|member| member.reason.is_none()) {
             if let Some(reason) = member.watch_lag(soft, time)
@@ -93,6 +96,42 @@ impl<H: Host> Conductor<H> {
                 self.evictions.count(&reason);
             }
         }
+    }
+
+    /// Looks whether the feed is heard, once the source was let go and until it has ended.
+    fn listen(&mut self, now: Instant) {
+        if self.gate.is_none() && self.feed.is_none() {
+            let change = self.silence.on_look(self.watch.pulse.beats(), now);
+            self.tell_silence(change);
+        }
+    }
+
+    /// The source has ended. That is not silence, and who waits for the feed is told.
+    pub(super) fn end_silence(&mut self) {
+        let change = self.silence.on_end();
+        self.tell_silence(change);
+    }
+
+    fn tell_silence(&self, change: Option<Change>) {
+        let since = match change {
+            None => return,
+            Some(Change::Silent { quiet }) => {
+                warn!(
+                    silent_s = seconds(quiet),
+                    "the feed is silent: its source is connected and sends nothing, so books may \
+                     be out of date; check what feeds source.file, or raise \
+                     source.silent_after_s if the market may be this quiet"
+                );
+                // At least 1: 0 says that it is not silent.
+                Nanos(unix_now().since(Nanos(nanos(quiet))).0.max(1))
+            }
+            Some(Change::Heard { quiet }) => {
+                info!(silent_s = seconds(quiet), "the feed is heard again");
+                Nanos(0)
+            }
+        };
+        self.watch.silent_since.set(since);
+        self.watch.bell.ring();
     }
 
     /// Reads the files of the certificates again. Those that are in use stay when that fails.
@@ -122,7 +161,7 @@ impl<H: Host> Conductor<H> {
     }
 }
 
-/// A time as the lag gauges take it.
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+/// Seconds, to a tenth: as fine as the looks are.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
 }

@@ -46,13 +46,14 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 68] = [
+pub const KEYS: [Key; 69] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, journal, synthetic"),
     key("source.file", "a path"),
     key("source.pace", "max, realtime, or a multiple such as 10x (0.001x to 1000000x)"),
     key("source.gap_max_s", "0 to 86400 seconds"),
+    key("source.silent_after_s", "0 to 86400 seconds"),
     key("source.loop", TRUTH),
     key("source.symbols", NAMES),
     key("source.allow_truncated", TRUTH),

@@ -103,6 +103,8 @@ pub struct SourceConfig {
     pub pace: PlayPace,
     /// Longest pause of the feed that is waited for, in seconds of its own clock; 0 for any.
     pub gap_max_s: Whole<0, 86_400>,
+    /// Seconds without a message after which a connected feed is silent; 0 for never.
+    pub silent_after_s: Whole<0, 86_400>,
     /// Start again at the end of the input.
     #[serde(rename = "loop")]
     pub looping: Switch,
@@ -220,6 +222,7 @@ impl Default for SourceConfig {
             file: None,
             pace: PlayPace(Pace::RealTime),
             gap_max_s: Whole::new(0),
+            silent_after_s: Whole::new(10),
             looping: Switch(false),
             symbols: Names::default(),
             allow_truncated: Switch(false),

@@ -2,6 +2,7 @@
 
 mod directory;
 mod encoder;
+mod pulse;
 mod queue;
 mod run;
 mod sequencer;
@@ -9,6 +10,7 @@ mod sequencer;
 pub(crate) use directory::near_symbols;
 pub use directory::{Directory, UnknownSymbols};
 pub use encoder::{EncodeError, Encoder};
+pub use pulse::{FeedPulse, SilentSince};
 pub use queue::{FeedQueue, Patience, QUEUE_ITEMS, StopFlag, Stopped};
 pub use run::{Feed, FeedEnd, FeedOutcome, Playback};
 pub use sequencer::{Place, Sequencer};

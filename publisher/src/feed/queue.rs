@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, TrySendError};
 use tapecast_fabric::park::Bell;
 
+use super::pulse::FeedPulse;
 use crate::sender::FeedItem;
 
 /// Items that may wait for the sender.
@@ -42,6 +43,7 @@ pub struct FeedQueue {
     items: Sender<FeedItem>,
     bell: Bell,
     stop: StopFlag,
+    pulse: FeedPulse,
     /// Times that the queue was found full.
     stalls: u64,
 }
@@ -49,8 +51,8 @@ pub struct FeedQueue {
 impl FeedQueue {
     /// The feed's end of `items`.
     #[must_use]
-    pub const fn new(items: Sender<FeedItem>, bell: Bell, stop: StopFlag) -> Self {
-        Self { items, bell, stop, stalls: 0 }
+    pub fn new(items: Sender<FeedItem>, bell: Bell, stop: StopFlag) -> Self {
+        Self { items, bell, stop, pulse: FeedPulse::default(), stalls: 0 }
     }
 
     /// Queues one item, and waits while the queue is full.
@@ -89,6 +91,8 @@ impl FeedQueue {
         if self.stop.is_stopped() {
             return Err(Stopped);
         }
+        // A feed that waits here has something to say.
+        self.pulse.beat();
         self.bell.ring();
         patience.wait();
         Ok(())
@@ -98,6 +102,12 @@ impl FeedQueue {
     #[must_use]
     pub const fn stop_flag(&self) -> &StopFlag {
         &self.stop
+    }
+
+    /// The feed's signs of life.
+    #[must_use]
+    pub const fn pulse(&self) -> &FeedPulse {
+        &self.pulse
     }
 
     /// Times that the queue was found full.
@@ -145,11 +155,19 @@ mod tests {
         let (to_sender, items) = bounded(2);
         let bell = Bell::new(Parker::new().ringer());
         let mut queue = FeedQueue::new(to_sender, bell, StopFlag::default());
+        let pulse = queue.pulse().clone();
         let feed = std::thread::spawn(move || {
             (0..1000).for_each(|id| queue.push(item(id)).unwrap());
         });
         while !items.is_full() {
             std::thread::yield_now();
+        }
+        // A feed that waits for the sender is not silent.
+        for _ in 0..3 {
+            let before = pulse.beats();
+            while pulse.beats() == before {
+                std::thread::yield_now();
+            }
         }
         let taken: Vec<u32> = items
             .iter()

@@ -136,11 +136,14 @@ impl<S: Source> Feed<S> {
                     self.meter.iter_mut().for_each(ProgressMeter::restart);
                 }
                 Ok(Progress::End) => return FeedOutcome::Ended,
+                // It was told not to wait for more.
+                Err(_) if self.is_stopped() => return FeedOutcome::Stopped,
                 Err(error) => return FeedOutcome::Failed(error.to_string()),
             }
             self.show_progress();
             let encoder = self.sink.books.sink_mut();
             encoder.ring_if_queued();
+            encoder.queue().pulse().beat();
             match encoder.failure() {
                 None if encoder.queue().stop_flag().is_stopped() => return FeedOutcome::Stopped,
                 None => {}
@@ -148,6 +151,10 @@ impl<S: Source> Feed<S> {
                 Some(error) => return FeedOutcome::Failed(error.to_string()),
             }
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.sink.books.sink().queue().stop_flag().is_stopped()
     }
 
     fn show_progress(&mut self) {

@@ -23,6 +23,7 @@ pub use command::{Command, CommandPort, Outcome, SenderPort, command_ports};
 pub use progress::{Progress, SenderProgress};
 
 use crate::clock::unix_now;
+use crate::feed::SilentSince;
 
 /// Most snapshots of one batch: bounds how long the first of them waits for the flush.
 pub const BATCH_MAX: usize = 64;
@@ -87,6 +88,7 @@ pub struct Sender<F: Fabric> {
     items: Receiver<FeedItem>,
     port: SenderPort<F::Session>,
     progress: Arc<SenderProgress>,
+    feed: SilentSince,
     /// A snapshot that the fabric had no room for. It goes before everything else.
     held: Option<Shared>,
     counts: Progress,
@@ -123,6 +125,7 @@ impl<F: Fabric> Sender<F> {
             items,
             port,
             progress,
+            feed: SilentSince::default(),
             held: None,
             counts: Progress::default(),
             shown: Progress::default(),
@@ -131,6 +134,12 @@ impl<F: Fabric> Sender<F> {
             directory_full: None,
             ending: Ending::Open,
         }
+    }
+
+    /// The same, which shows subscribers what `feed` says.
+    #[must_use]
+    pub fn with_feed(self, feed: SilentSince) -> Self {
+        Self { feed, ..self }
     }
 
     /// Works until the channel is closed by a command.
@@ -176,6 +185,7 @@ impl<F: Fabric> Sender<F> {
         if published > 0 || gated {
             self.fabric.flush(now);
         }
+        self.fabric.show_feed(self.feed.get());
         let turned = self.fabric.turn(now);
         if published > 0 || self.counts.gated != gated {
             self.counts.batches += u64::from(published > 0);

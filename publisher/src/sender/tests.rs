@@ -25,6 +25,7 @@ struct Recorder {
     published: Vec<(Sequence, Nanos)>,
     visible: usize,
     turns: usize,
+    feed_silent_since: Nanos,
     farewell: Option<Farewell>,
 }
 
@@ -69,6 +70,10 @@ impl Fabric for Recorder {
         assert_eq!(self.visible, self.published.len(), "a turn before the flush");
         self.turns += 1;
         0
+    }
+
+    fn show_feed(&mut self, silent_since: Nanos) {
+        self.feed_silent_since = silent_since;
     }
 
     fn session_stats(&self, id: SessionId) -> Option<SessionStats> {
@@ -169,6 +174,18 @@ fn a_batch_is_bounded() {
     assert_eq!(bench.sender.do_work(), Work::Done);
     assert_eq!(bench.sequences().len(), BATCH_MAX + 1);
     assert_eq!(bench.progress.load().batches, 2);
+}
+
+#[test]
+fn what_the_conductor_says_of_the_feed_is_shown_by_the_fabric_with_the_next_turn() {
+    let bench = bench(Recorder::default());
+    let feed = SilentSince::default();
+    let mut sender = bench.sender.with_feed(feed.clone());
+    for since in [Nanos(5), Nanos(0), Nanos(9)] {
+        feed.set(since);
+        assert_eq!(sender.do_work(), Work::Idle);
+        assert_eq!(sender.fabric().feed_silent_since, since);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 pub mod dbn;
 mod event;
+mod input_file;
 pub mod itch;
 pub mod itch_encode;
 pub mod journal;
@@ -12,6 +13,7 @@ pub mod progress;
 pub mod synthetic;
 
 pub use event::{EventSink, FeedStamp, MarketEvent, Side};
+pub use input_file::InputFile;
 
 use tapecast_wire::Instrument;
 

@@ -1,7 +1,10 @@
 //! Start, end, and what is left behind.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 
+use rustix::fs::Mode;
 use rustix::process::Signal;
 use serde_json::Value;
 use tapecast_fabric::Delivery;
@@ -238,4 +241,32 @@ fn log_lines_can_be_json() {
     let first = &lines[0];
     assert_eq!((&first["level"], &first["message"]), (&"INFO".into(), &"publishing".into()));
     assert_eq!(first["instruments"], 2);
+}
+
+#[test]
+fn a_feed_that_is_a_silent_pipe_is_stopped_in_order_and_reported() {
+    let bench = Bench::new();
+    let day = std::fs::read(bench.generate("day.itch50", 500)).unwrap();
+    let pipe = bench.path("feed");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    // Also open for reading, so that opening it waits for nobody.
+    let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
+    writer.write_all(&day).unwrap();
+    let report = bench.path("report.json");
+    let files = ["--file", pipe.to_str().unwrap(), "--report", report.to_str().unwrap()];
+    let arguments = ["--pace", "max", "--source", "itch", "--set", "source.event_end=message"];
+    let mut daemon = bench.start([&arguments[..], &files].concat());
+    let conflate = request("one", Policy::Conflate, &[]);
+    let mut subscriber = Subscriber::attach(&bench.socket(), &conflate).unwrap();
+    while subscriber.receiver.poll(256, |_| {}).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(subscriber.read_to_end(|_| {}).0, Farewell::Closing);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    let source = &bench.report()["source"];
+    assert_eq!(source["outcome"], "stopped", "{}", daemon.log());
+    assert!(source["messages"].as_u64() > Some(0), "{source}");
+    assert!(!daemon.log().contains("left behind"), "{}", daemon.log());
+    drop(writer);
 }

@@ -30,6 +30,10 @@ pub trait Endpoint {
     /// The publisher's clock when it last showed life (at least every 100 ms).
     fn heartbeat(&self) -> Nanos;
 
+    /// Since when the publisher's feed is silent, by the publisher's clock: its source is connected
+    /// and sends nothing. `None` while it is not. Costs loads only.
+    fn feed_silent_since(&self) -> Option<Nanos>;
+
     /// Times that this session was lapped and recovered.
     fn laps(&self) -> u64;
 
@@ -65,8 +69,9 @@ pub trait Endpoint {
 
     /// Waits until a poll would find something, or for `timeout`. Returns whether it would.
     ///
-    /// It also returns when something else has been announced since the last wait, above all that
-    /// the channel is closed: look at [`Endpoint::state`] after each wait.
+    /// It also returns when something else has been announced since the last wait: that the channel
+    /// is closed, or that the feed is silent or heard again. Look at [`Endpoint::state`] and
+    /// [`Endpoint::feed_silent_since`] after each wait.
     ///
     /// # Errors
     /// [`WaitError`] when the system refuses to wait.

@@ -52,6 +52,10 @@ pub trait Fabric {
     /// there was to do; zero means idle. To be called at least every 100 ms.
     fn turn(&mut self, now: Nanos) -> usize;
 
+    /// Shows every subscriber, those too that attach later, since when the feed is silent; 0 for
+    /// that it is not. To be called before each turn: it costs nothing unless that has changed.
+    fn show_feed(&mut self, silent_since: Nanos);
+
     /// Whether something is awaited that comes without ringing anybody: room that a subscriber
     /// makes, or the completion of what was sent to it. Then do not park for long, and turn again
     /// soon.

@@ -146,6 +146,12 @@ impl<E: Endpoint> Receiver<E> {
         self.endpoint.heartbeat()
     }
 
+    /// Since when the publisher's feed is silent, by the publisher's clock; `None` while it is not.
+    #[must_use]
+    pub fn feed_silent_since(&self) -> Option<Nanos> {
+        self.endpoint.feed_silent_since()
+    }
+
     /// Times that this session was lapped and recovered.
     #[must_use]
     pub fn laps(&self) -> u64 {

@@ -7,10 +7,12 @@ mod records;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use records::{prove, record};
-use tapecast_ring::region::{CreateError, LayoutError, RegionError, RegionState, SenderActivity};
+use tapecast_ring::region::{
+    CreateError, LayoutError, REGION_LAYOUT_VERSION, RegionError, RegionState, SenderActivity,
+};
 use tapecast_ring::{Full, RecordBuffer, RegionLayout, RegionReader, RegionWriter, WordsMut};
 use tapecast_wire::limits::{MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, MAX_RING_BYTES, MIN_RING_BYTES};
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, WIRE_VERSION};
 
 const RING_BYTES: u64 = MIN_RING_BYTES;
 const HEADER_WORDS: usize = 512;
@@ -49,7 +51,9 @@ fn a_reader_finds_everything_that_the_writer_put_into_a_region() {
     assert_eq!((reader.tail(), reader.channel_sequence()), (end, Sequence(5)));
     assert_eq!((reader.wake(), reader.heartbeat()), (1, Nanos(8)));
     assert_eq!(reader.sender_activity(), SenderActivity::Active);
-    assert_eq!(reader.state(), RegionState::Running);
+    assert_eq!((reader.state(), reader.feed_silent_since()), (RegionState::Running, Nanos(0)));
+    writer.header.set_feed_silent_since(Nanos(6));
+    assert_eq!((reader.state(), reader.feed_silent_since()), (RegionState::Running, Nanos(6)));
     writer.header.set_state(RegionState::Closed);
     assert_eq!(reader.state(), RegionState::Closed);
     assert_eq!(writer.reader().state(), RegionState::Closed);
@@ -138,10 +142,12 @@ fn memory_that_is_no_region_or_is_cut_is_refused_with_the_reason() {
     let need = writer.layout().total_bytes();
     let cut = words.part(0, words.len() - 1).unwrap();
     assert_eq!(opened(&cut), Err(RegionError::Short { have: need - 8, need }));
-    words.store(1, 2 | 1 << 32).unwrap();
-    assert_eq!(opened(&words), Err(RegionError::Version { layout: 2, wire: 1 }));
-    words.store(1, 1 | 9 << 32).unwrap();
-    assert_eq!(opened(&words), Err(RegionError::Version { layout: 1, wire: 9 }));
+    let (layout, wire) = (REGION_LAYOUT_VERSION + 1, u32::from(WIRE_VERSION));
+    words.store(1, u64::from(layout) | u64::from(wire) << 32).unwrap();
+    assert_eq!(opened(&words), Err(RegionError::Version { layout, wire }));
+    let (layout, wire) = (REGION_LAYOUT_VERSION, 99);
+    words.store(1, u64::from(layout) | u64::from(wire) << 32).unwrap();
+    assert_eq!(opened(&words), Err(RegionError::Version { layout, wire }));
 }
 
 #[test]
@@ -182,6 +188,7 @@ proptest! {
             let _ = reader.latest().unwrap().load(InstrumentId(1), &mut buffer);
             let _ = reader.directory().unwrap().entry(InstrumentId(0));
             let _ = (reader.state(), reader.wake(), reader.sender_activity(), reader.heartbeat());
+            let _ = reader.feed_silent_since();
         }
     }
 }

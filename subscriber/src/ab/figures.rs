@@ -18,6 +18,9 @@ pub struct AbSideFigures {
     pub publisher: String,
     /// How it stands: `live`, `stale: …` or `ended: …`.
     pub state: String,
+    /// How its publisher's feed is: `live` or `silent since …`.
+    #[serde(default)]
+    pub feed: String,
     /// What became of its snapshots.
     #[serde(flatten)]
     pub counts: AbSideCounts,
@@ -83,6 +86,7 @@ impl AbSubscriber {
             side: side.to_string(),
             publisher: session.choices().target().to_string(),
             state: session.state().to_string(),
+            feed: session.feed().to_string(),
             counts: self.merge.arbiter.counts(side),
             lateness: lateness.unwrap_or_default(),
             session: session.statistics(),

@@ -188,8 +188,8 @@ impl AbSubscriber {
         }
     }
 
-    /// One side's subscription: its state, epoch, statistics, accounts. What it delivers is not
-    /// what the application has seen.
+    /// One side's subscription: its state, how its publisher's feed is, its epoch, statistics,
+    /// accounts. What it delivers is not what the application has seen.
     #[must_use]
     pub const fn side(&self, side: AbSide) -> &Subscriber {
         &self.sides[side.index()]

@@ -23,7 +23,7 @@ fn write_side(
     figures: &AbSideFigures,
     all_wins: u64,
 ) -> io::Result<()> {
-    let AbSideFigures { side, publisher, state, counts, lateness, .. } = figures;
+    let AbSideFigures { side, publisher, state, feed, counts, lateness, .. } = figures;
     let share = 100.0 * counts.wins as f64 / all_wins.max(1) as f64;
     let tone = if counts.gaps > 0 { Tone::Warning } else { Tone::Plain };
     let gaps = format!(
@@ -47,7 +47,11 @@ fn write_side(
         let (p50, p99) = (HumanNanos(lateness.p50_ns), HumanNanos(lateness.p99_ns));
         write!(out, " · lateness p50 {p50} · p99 {p99} · max {}", HumanNanos(lateness.max_ns))?;
     }
-    writeln!(out, " · {} · {}", paint.tint(live, state), paint.tint(Tone::Dim, publisher))
+    write!(out, " · {}", paint.tint(live, state))?;
+    if feed.starts_with("silent") {
+        write!(out, ", {}", paint.tint(Tone::Warning, format!("feed {feed}")))?;
+    }
+    writeln!(out, " · {}", paint.tint(Tone::Dim, publisher))
 }
 
 #[cfg(test)]
@@ -79,12 +83,14 @@ mod tests {
             side: "A".into(),
             publisher: "/run/a.sock".into(),
             state: "live".into(),
+            feed: "live".into(),
             counts,
             lateness,
             ..AbSideFigures::default()
         };
         let b = AbSideFigures {
             side: "B".into(),
+            feed: "silent since 14:30:00 UTC".into(),
             counts: AbSideCounts { wins: 3_000, ..counts },
             lateness: LatencyFigures::default(),
             ..a.clone()
@@ -94,7 +100,7 @@ mod tests {
         let expected = "  side A  wins 1,000 (25.0 %) · late 300 · gaps 2 (skipped 7, of these \
                         filled 6) · lateness p50 1.84 µs · p99 14.0 µs · max 1.50 ms · live · \
                         /run/a.sock\n  side B  wins 3,000 (75.0 %) · late 300 · gaps 2 (skipped 7, \
-                        of these filled 6) · live · /run/a.sock\n";
+                        of these filled 6) · live, feed silent since 14:30:00 UTC · /run/a.sock\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

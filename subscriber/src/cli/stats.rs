@@ -8,7 +8,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 use tapecast_subscriber::{
-    AbSideFigures, EndReason, HumanNanos, InstrumentAccount, PollError, Statistics,
+    AbSideFigures, EndReason, FeedState, HumanNanos, InstrumentAccount, PollError, Statistics,
 };
 
 use super::args::{ColorArg, StatsArgs};
@@ -100,6 +100,7 @@ struct JsonLine<'a> {
     /// Unix nanoseconds, as text.
     time: String,
     state: String,
+    feed: String,
     epoch: String,
     session_id: u32,
     interval: &'a Interval,
@@ -138,7 +139,7 @@ impl Report {
                 if self.written.is_multiple_of(self.heading_every) {
                     writeln!(out, "{}", self.paint.tint(Tone::Heading, heading()))?;
                 }
-                let state = subscriber.state().to_string();
+                let state = standing(subscriber);
                 line(&mut out, self.paint, interval, totals, &state)?;
             }
             Form::Table => self.table(&mut out, subscriber, interval)?,
@@ -189,7 +190,7 @@ impl Report {
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let title = format!("{} UTC · {}", now_of_day(), subscriber.state());
+        let title = format!("{} UTC · {}", now_of_day(), standing(subscriber));
         writeln!(out, "{}", self.paint.tint(Tone::Heading, title))?;
         writeln!(out, "{table}")?;
         let hidden = accounts.len().saturating_sub(ROWS_MAX);
@@ -262,8 +263,20 @@ fn line(
             _ => write!(out, " {:>8}", HumanNanos(ns))?,
         }
     }
-    let tone = if state == "live" { Tone::Bid } else { Tone::Bad };
+    let tone = match state {
+        "live" => Tone::Bid,
+        _ if state.starts_with("live") => Tone::Warning,
+        _ => Tone::Bad,
+    };
     writeln!(out, "  {}", paint.tint(tone, state))
+}
+
+/// How the subscription stands, and the feed behind it where that says something.
+fn standing(subscriber: &Subscription) -> String {
+    match subscriber.feed() {
+        FeedState::Live => subscriber.state().to_string(),
+        feed => format!("{}, feed {feed}", subscriber.state()),
+    }
 }
 
 fn json(
@@ -276,6 +289,7 @@ fn json(
     let line = JsonLine {
         time: unix_ns().to_string(),
         state: subscriber.state().to_string(),
+        feed: subscriber.feed().to_string(),
         epoch: epoch.to_string(),
         session_id: session_id.get(),
         interval,

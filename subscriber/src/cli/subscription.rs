@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tapecast_subscriber::{
-    AbSide, AbSideFigures, AbSubscriber, AbSummary, Epoch, InstrumentAccount, PollError, SessionId,
-    Snapshot, State, Statistics, Subscriber, Summary, WaitError, Wakeup,
+    AbSide, AbSideFigures, AbSubscriber, AbSummary, Epoch, FeedState, InstrumentAccount, PollError,
+    SessionId, Snapshot, State, Statistics, Subscriber, Summary, WaitError, Wakeup,
 };
 
 use super::paint::Paint;
@@ -49,6 +49,14 @@ impl Subscription {
 
     pub(crate) fn state(&self) -> &State {
         with!(self, subscriber => subscriber.state())
+    }
+
+    /// How the one publisher's feed is. Of two, each side tells its own.
+    pub(crate) fn feed(&self) -> FeedState {
+        match self {
+            Self::One(subscriber) => subscriber.feed(),
+            Self::Ab(_) => FeedState::Live,
+        }
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

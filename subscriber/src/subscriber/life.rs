@@ -6,7 +6,7 @@ use crate::clock;
 use crate::error::PollError;
 use crate::mailbox::Mail;
 use crate::pulse::{Pulse, Sign};
-use crate::state::{EndReason, Event, StaleCause};
+use crate::state::{EndReason, Event, FeedState, StaleCause};
 
 use tapecast_fabric::Receiver;
 
@@ -18,7 +18,8 @@ const BUSY_POLLS_MAX: u32 = 256;
 impl Subscriber {
     pub(super) fn after_busy_poll(&mut self) {
         self.busy_polls += 1;
-        if self.busy_polls >= BUSY_POLLS_MAX || self.standing.is_silent() {
+        let is_quiet = self.standing.is_silent() || self.standing.feed().is_silent();
+        if self.busy_polls >= BUSY_POLLS_MAX || is_quiet {
             self.busy_polls = 0;
             self.look_after();
         }
@@ -147,17 +148,26 @@ impl Subscriber {
         self.reconnects += 1;
         let epoch = self.receiver.epoch();
         self.standing.revive(Event::Reattached { epoch, session: self.session, attempts });
+        self.look_at_feed();
         if let Err(error) = self.watch_session() {
             // Without its wake descriptor the session would be served by the timer alone.
             self.standing.tell(Event::AttachFailed(error.to_string()));
         }
     }
 
-    /// Looks whether the publisher lives and tells it that this subscriber does, now and then.
+    /// Looks how the publisher's feed is: loads, no system call.
+    pub(super) fn look_at_feed(&mut self) {
+        let since = self.receiver.feed_silent_since();
+        self.standing.on_feed(since.map_or(FeedState::Live, |since| FeedState::Silent { since }));
+    }
+
+    /// Looks whether the publisher and its feed live, and tells it that this subscriber does, now
+    /// and then.
     pub(crate) fn look_after(&mut self) {
         if self.phase != Phase::Attached {
             return;
         }
+        self.look_at_feed();
         let Self { pulse, receiver, standing, recorder, .. } = self;
         let now = clock::coarse_now();
         if !pulse.is_due(now) {

@@ -24,7 +24,7 @@ use crate::keeper::Keeper;
 use crate::owned::OwnedRecord;
 use crate::pulse::Pulse;
 use crate::snapshot::Snapshot;
-use crate::state::{EndReason, Event, StaleCause, Standing, State};
+use crate::state::{EndReason, Event, FeedState, StaleCause, Standing, State};
 use crate::statistics::{Ledger, Recorder};
 use readiness::Descriptor;
 
@@ -154,6 +154,7 @@ impl Subscriber {
             started: clock::now(),
         };
         subscriber.read_directory();
+        subscriber.look_at_feed();
         if subscriber.choices.wait == WaitStrategy::Fd {
             subscriber.open_descriptor()?;
         }
@@ -237,6 +238,15 @@ impl Subscriber {
         self.standing.state()
     }
 
+    /// How the publisher's feed is, as the publisher said last: whether messages come to it. While
+    /// it is silent the state is live, but books may be old. Changes only in [`Subscriber::poll`]
+    /// and [`Subscriber::wait`], which then has something to wake up for; about a tenth of a second
+    /// after the feed did.
+    #[must_use]
+    pub const fn feed(&self) -> FeedState {
+        self.standing.feed()
+    }
+
     /// What happened since the last call, oldest first: publisher gone, attached again, farewells.
     /// Of events that nobody asks for, the newest 64 are kept.
     pub fn events(&mut self) -> impl Iterator<Item = Event> + '_ {
@@ -256,7 +266,8 @@ impl Subscriber {
     }
 
     /// Whether what was delivered of `instrument` may be out of date: books are stale, or this
-    /// session has not delivered it yet.
+    /// session has not delivered it yet. This is about the publisher; whether it hears its feed is
+    /// [`Subscriber::feed`].
     #[must_use]
     pub fn is_stale(&self, instrument: InstrumentId) -> bool {
         let seen = self.receiver.instrument_totals(instrument);

@@ -5,6 +5,7 @@ mod ab;
 mod choosing;
 mod command;
 mod descriptor;
+mod feed;
 mod loss;
 mod remote;
 mod session;

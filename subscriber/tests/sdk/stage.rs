@@ -50,6 +50,7 @@ enum Command {
     Detach(SessionId),
     Instrument(Instrument, Sender<()>),
     Publish(Vec<Book>, Sender<()>),
+    Feed(Nanos, Sender<()>),
     Attended(Sender<bool>),
     /// Sleeps until the channel is dropped: no heartbeat, like a stopped process.
     Freeze(Receiver<()>),
@@ -170,6 +171,11 @@ impl Stage {
         self.order(|done| Command::Publish(books, done));
     }
 
+    /// Shows since when the feed is silent; 0 for that it is not.
+    pub(crate) fn show_feed(&self, silent_since: Nanos) {
+        self.order(|done| Command::Feed(silent_since, done));
+    }
+
     /// Whether a session is attached.
     pub(crate) fn is_attended(&self) -> bool {
         let (reply, answer) = mpsc::channel();
@@ -283,6 +289,11 @@ impl Sending {
             Command::Detach(id) => drop(self.fabric.detach(id)),
             Command::Instrument(instrument, done) => {
                 self.fabric.upsert_instrument(&instrument.to_wire()).expect("room");
+                done.send(()).ok();
+            }
+            Command::Feed(silent_since, done) => {
+                self.fabric.show_feed(silent_since);
+                self.waker.ring();
                 done.send(()).ok();
             }
             Command::Attended(reply) => {

@@ -287,6 +287,11 @@ impl<H: Harness> Market<H> {
         panic!("the fabric does not come to rest");
     }
 
+    /// Shows since when the feed is silent, or 0, with the next turn.
+    pub fn show_feed(&mut self, silent_since: Nanos) {
+        self.harness.fabric_mut().show_feed(silent_since);
+    }
+
     /// Ends the channel.
     pub fn close(&mut self) {
         let now = self.now;

@@ -117,6 +117,7 @@ macro_rules! conformance {
                 all_pages_return_when_everything_is_at_rest
                 both_ends_count_the_same
                 the_publisher_shows_life_while_nothing_is_published
+                a_silent_feed_is_shown_to_all_and_to_those_that_come_later_until_it_is_heard_again
                 a_wait_ends_at_once_when_there_is_something_to_poll
             }
         }

@@ -632,6 +632,40 @@ pub fn the_publisher_shows_life_while_nothing_is_published<H: Harness>() {
     }
 }
 
+/// A silent feed is shown to all, and to those that come later, until it is heard again.
+pub fn a_silent_feed_is_shown_to_all_and_to_those_that_come_later_until_it_is_heard_again<
+    H: Harness,
+>() {
+    let mut market = Market::<H>::with_instruments(2);
+    let shown = |market: &mut Market<H>| -> Vec<Option<Nanos>> {
+        market.settle();
+        let ends = market.subscribers.iter_mut();
+        ends.map(|subscriber| subscriber.receiver().feed_silent_since()).collect()
+    };
+    let early = market.join();
+    market.attach(Policy::Lossless, &only(&[A]));
+    run(&mut market, 10);
+    assert_eq!(shown(&mut market), [None, None]);
+    let since = market.now();
+    market.show_feed(since);
+    assert_eq!(shown(&mut market), [Some(since); 2]);
+    market.join();
+    assert_eq!(shown(&mut market), [Some(since); 3], "to one that came later");
+    // The publisher lives, and what it still has is published.
+    run(&mut market, 10);
+    assert_eq!(shown(&mut market), [Some(since); 3]);
+    assert_eq!(market.subscribers[early].receiver().state(), ChannelState::Running);
+    market.show_feed(Nanos(0));
+    assert_eq!(shown(&mut market), [None; 3]);
+    market.join();
+    assert_eq!(shown(&mut market), [None; 4]);
+    let again = market.now();
+    market.show_feed(again);
+    assert_eq!(shown(&mut market), [Some(again); 4], "another time");
+    market.subscribers[early].check_channel(1, 20);
+    market.check_books();
+}
+
 /// A wait ends at once when there is something to poll.
 pub fn a_wait_ends_at_once_when_there_is_something_to_poll<H: Harness>() {
     let mut market = Market::<H>::with_instruments(1);

@@ -7,4 +7,5 @@ mod misuse;
 #[expect(dead_code, reason = "only the tests over RDMA kill a process")]
 mod programs;
 mod restart;
+mod silence;
 mod terms;

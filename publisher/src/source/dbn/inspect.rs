@@ -8,6 +8,7 @@ use super::counts::Counts;
 use super::error::DbnError;
 use super::records::RecordReader;
 use super::{open_file, schema_name};
+use crate::feed::StopFlag;
 
 /// What a DBN input holds. Every schema can be inspected, not only those that make books.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl DbnInspect {
     /// [`DbnError`] when not even the metadata can be read. Later faults are in
     /// [`DbnInspect::fault`].
     pub fn open(path: &Path) -> Result<Self, DbnError> {
-        let (file, _) = open_file(path)?;
+        let (file, _) = open_file(path, &StopFlag::default())?;
         Self::of_reader(&path.display().to_string(), file)
     }
 

@@ -22,8 +22,7 @@ mod legacy;
 mod records;
 mod translate;
 
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +32,8 @@ use tapecast_wire::Instrument;
 pub use error::DbnError;
 pub use inspect::DbnInspect;
 
-use super::{EventSink, Progress, Source, SourceStats};
+use super::{EventSink, InputFile, Progress, Source, SourceStats};
+use crate::feed::StopFlag;
 use bindings::{Bindings, mapped_symbols};
 use counts::Counts;
 use records::RecordReader;
@@ -50,10 +50,12 @@ pub struct DbnOptions {
     pub symbols: Vec<String>,
     /// End at the cut of a truncated input as if it were its end.
     pub allow_truncated: bool,
+    /// Ends the wait for a pipe's writer.
+    pub stop: StopFlag,
 }
 
 /// A DBN input as a [`Source`]. Its counts are those of the current pass.
-pub struct DbnSource<R = File> {
+pub struct DbnSource<R = InputFile> {
     /// `None` only while the input is being rewound.
     reader: Option<RecordReader<R>>,
     name: Arc<str>,
@@ -75,14 +77,14 @@ impl<R> core::fmt::Debug for DbnSource<R> {
     }
 }
 
-impl DbnSource<File> {
+impl DbnSource<InputFile> {
     /// Opens a file and reads its metadata.
     ///
     /// # Errors
     /// [`DbnError`] when the file cannot be opened, is not DBN with order books, or does not have a
     /// chosen symbol.
     pub fn open(path: &Path, options: DbnOptions) -> Result<Self, DbnError> {
-        let (file, bytes) = open_file(path)?;
+        let (file, bytes) = open_file(path, &options.stop)?;
         let mut source = Self::from_reader(&path.display().to_string(), file, options)?;
         source.bytes_total = bytes;
         Ok(source)
@@ -214,14 +216,10 @@ impl<R: Read + Seek + Send> Source for DbnSource<R> {
 }
 
 /// Opens a file for reading; also says how many bytes it has, unless it is a pipe.
-fn open_file(path: &Path) -> Result<(File, Option<u64>), DbnError> {
-    let open = |path: &Path| -> io::Result<_> {
-        let file = File::open(path)?;
-        let facts = file.metadata()?;
-        Ok((file, facts))
-    };
+fn open_file(path: &Path, stop: &StopFlag) -> Result<(InputFile, Option<u64>), DbnError> {
     let name = || path.display().to_string();
-    let (file, facts) = open(path).map_err(|source| DbnError::Open { path: name(), source })?;
+    let (file, facts) =
+        InputFile::open(path, stop).map_err(|source| DbnError::Open { path: name(), source })?;
     if facts.is_dir() {
         return Err(DbnError::Directory { path: name() });
     }

@@ -1,6 +1,5 @@
 //! Where the bytes come from: a file or memory, plain or compressed with gzip.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +9,8 @@ use flate2::bufread::MultiGzDecoder;
 use super::error::ItchError;
 use super::format::{Format, HEAD_BYTES, recognise};
 use super::window::{FrameError, Window};
+use crate::feed::StopFlag;
+use crate::source::InputFile;
 
 /// Bytes read from a compressed file at a time.
 const PACKED_BYTES: usize = 1 << 17;
@@ -17,7 +18,8 @@ const PACKED_BYTES: usize = 1 << 17;
 /// What to open, as often as needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    Path(PathBuf),
+    /// With what ends the wait for a pipe's writer.
+    Path(PathBuf, StopFlag),
     Memory(Arc<[u8]>),
 }
 
@@ -30,7 +32,7 @@ struct Stored {
 
 #[derive(Debug)]
 enum StoredBytes {
-    File(File),
+    File(InputFile),
     Memory(Cursor<Arc<[u8]>>),
 }
 
@@ -90,7 +92,7 @@ impl Origin {
     /// Its name in messages.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Path(path) => path.display().to_string(),
+            Self::Path(path, _) => path.display().to_string(),
             Self::Memory(_) => "ITCH data in memory".to_owned(),
         }
     }
@@ -98,7 +100,7 @@ impl Origin {
     /// Whether it can be read a second time.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
-            Self::Path(path) => path.is_file(),
+            Self::Path(path, _) => path.is_file(),
             Self::Memory(_) => true,
         }
     }
@@ -125,9 +127,9 @@ impl Origin {
 
     fn store(&self) -> Result<(Stored, Option<u64>), ItchError> {
         let (bytes, total) = match self {
-            Self::Path(path) => {
-                let file = File::open(path).map_err(|error| self.unreadable(error))?;
-                let metadata = file.metadata().map_err(|error| self.unreadable(error))?;
+            Self::Path(path, stop) => {
+                let (file, metadata) =
+                    InputFile::open(path, stop).map_err(|error| self.unreadable(error))?;
                 if metadata.is_dir() {
                     return Err(ItchError::Directory { input: self.name() });
                 }

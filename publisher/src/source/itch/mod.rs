@@ -28,6 +28,7 @@ use self::input::{Input, Origin};
 use self::message::is_order_flow;
 use self::window::{FrameError, Window};
 use super::{EventSink, Progress, Source, SourceStats};
+use crate::feed::StopFlag;
 
 pub use decode::{EventEnd, ItchDecoder};
 pub use error::ItchError;
@@ -54,6 +55,8 @@ pub struct ItchOptions {
     /// An input that ends inside a message, or inside its gzip data, just ends there; see
     /// [`Source::truncated_at`].
     pub allow_truncated: bool,
+    /// Ends the wait for a pipe's writer.
+    pub stop: StopFlag,
 }
 
 /// An ITCH file, or bytes in memory, as a source. Its counts are those of the current pass.
@@ -77,7 +80,8 @@ impl ItchSource {
         let path = path.as_ref();
         let name = path.file_name().and_then(|name| name.to_str());
         let date = options.date.or_else(|| name.and_then(date_in_file_name));
-        Self::new(Origin::Path(path.to_owned()), date, options)
+        let origin = Origin::Path(path.to_owned(), options.stop.clone());
+        Self::new(origin, date, options)
     }
 
     /// Reads bytes in memory, as a file would hold them.

@@ -17,7 +17,8 @@ const IMAGES: usize = 0;
 const STATE: usize = 1;
 const HEARTBEAT: usize = 2;
 const REQUESTS: usize = 3;
-const SEAL: usize = 4;
+const FEED: usize = 4;
+const SEAL: usize = 5;
 
 /// How a session stands.
 ///
@@ -26,7 +27,8 @@ const SEAL: usize = 4;
 /// word 1   state: 0 running, 1 closing, 2 closed
 /// word 2   heartbeat, Unix ns
 /// word 3   requests taken from the session's cell
-/// word 4   seal over the words before
+/// word 4   Unix ns since when the feed is silent; 0 while it is not
+/// word 5   seal over the words before
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
@@ -38,11 +40,13 @@ pub struct Control {
     pub heartbeat: Nanos,
     /// Requests taken from the session's cell.
     pub requests: u64,
+    /// Since when the feed is silent; 0 while it is not.
+    pub feed_silent_since: Nanos,
 }
 
 impl Control {
     /// Words that are written.
-    pub const USED_WORDS: usize = 5;
+    pub const USED_WORDS: usize = 6;
 
     /// The words to write.
     #[must_use]
@@ -52,17 +56,20 @@ impl Control {
             ChannelState::Closing => 1,
             ChannelState::Closed => 2,
         };
-        let [images, heartbeat, requests] = [self.images + 1, self.heartbeat.0, self.requests];
-        [images, state, heartbeat, requests, seal(&[images, state, heartbeat, requests])]
+        let said =
+            [self.images + 1, state, self.heartbeat.0, self.requests, self.feed_silent_since.0];
+        let [images, state, heartbeat, requests, feed] = said;
+        [images, state, heartbeat, requests, feed, seal(&said)]
     }
 
     /// Reads what has arrived: `None` before anything has, and while it is being written. What the
     /// publisher wrote earlier, and was announced, is visible afterwards.
     #[must_use]
     pub fn read(words: &Words) -> Option<Self> {
-        let [images, state, heartbeat, requests, found] =
-            [IMAGES, STATE, HEARTBEAT, REQUESTS, SEAL].map(|index| words.load(index).unwrap_or(0));
-        if seal(&[images, state, heartbeat, requests]) != found {
+        let load = |index| words.load(index).unwrap_or(0);
+        let said = [IMAGES, STATE, HEARTBEAT, REQUESTS, FEED].map(load);
+        let [images, state, heartbeat, requests, feed] = said;
+        if seal(&said) != load(SEAL) {
             return None;
         }
         let state = match state {
@@ -72,7 +79,13 @@ impl Control {
         };
         // Acquire: whoever sees the state looks for records only afterwards.
         fence(Ordering::Acquire);
-        Some(Self { images: images.checked_sub(1)?, state, heartbeat: Nanos(heartbeat), requests })
+        Some(Self {
+            images: images.checked_sub(1)?,
+            state,
+            heartbeat: Nanos(heartbeat),
+            requests,
+            feed_silent_since: Nanos(feed),
+        })
     }
 }
 
@@ -89,9 +102,15 @@ mod tests {
                 memory.store(index, control.words()[index]).unwrap();
             }
         };
-        let before =
-            Control { images: 254, state: ChannelState::Running, heartbeat: Nanos(7), requests: 0 };
-        let after = Control { images: 255, heartbeat: Nanos(8), ..before };
+        let before = Control {
+            images: 254,
+            state: ChannelState::Running,
+            heartbeat: Nanos(7),
+            requests: 0,
+            feed_silent_since: Nanos(0),
+        };
+        let after =
+            Control { images: 255, heartbeat: Nanos(8), feed_silent_since: Nanos(6), ..before };
         write(before, 0..Control::USED_WORDS);
         for words in 1..Control::USED_WORDS {
             write(after, 0..words);
@@ -110,7 +129,9 @@ mod tests {
         let memory = WordsMut::heap(CONTROL_WORDS);
         assert_eq!(Control::read(&memory.reader()), None);
         for state in [ChannelState::Running, ChannelState::Closing, ChannelState::Closed] {
-            let control = Control { images: 0, state, heartbeat: Nanos(7), requests: 3 };
+            let feed_silent_since = Nanos(5);
+            let control =
+                Control { images: 0, state, heartbeat: Nanos(7), requests: 3, feed_silent_since };
             for (index, word) in control.words().into_iter().enumerate() {
                 memory.store(index, word).unwrap();
             }

@@ -325,6 +325,10 @@ impl<I: Inlet> Endpoint for RingEndpoint<I> {
         self.control().map_or(Nanos(0), |control| control.heartbeat)
     }
 
+    fn feed_silent_since(&self) -> Option<Nanos> {
+        self.control().map(|control| control.feed_silent_since).filter(|since| since.0 > 0)
+    }
+
     fn laps(&self) -> u64 {
         0
     }

@@ -68,6 +68,7 @@ pub struct RingFabric<N: Network> {
     allow_lossless: bool,
     beaten_at: Nanos,
     state: ChannelState,
+    feed_silent_since: Nanos,
     receiver_not_ready: u64,
     /// Whether sessions may be held now.
     is_short: bool,
@@ -90,6 +91,7 @@ impl<N: Network> RingFabric<N> {
             allow_lossless,
             beaten_at: Nanos(0),
             state: ChannelState::Running,
+            feed_silent_since: Nanos(0),
             receiver_not_ready: 0,
             is_short: false,
             told: 0,
@@ -257,7 +259,8 @@ impl<N: Network> RingFabric<N> {
         let state = self.state_for(id);
         let Some(side) = &mut self.sides[id.index()] else { return };
         let (images, requests) = (side.images, side.requests);
-        let control = Control { images, state, heartbeat: now, requests };
+        let feed_silent_since = self.feed_silent_since;
+        let control = Control { images, state, heartbeat: now, requests, feed_silent_since };
         if self.fan_out.take_send(id) {
             side.told = Some(control);
             self.told |= 1 << id.0;
@@ -277,8 +280,12 @@ impl<N: Network> RingFabric<N> {
             let id = SessionId(index as u32);
             let Some(side) = &self.sides[index] else { continue };
             let state = self.state_for(id);
-            let is_told =
-                side.told.is_some_and(|told| told.state == state && told.requests == side.requests);
+            let feed = self.feed_silent_since;
+            let is_told = side.told.is_some_and(|told| {
+                told.state == state
+                    && told.requests == side.requests
+                    && told.feed_silent_since == feed
+            });
             if is_due || !is_told {
                 self.tell(id, now);
             }
@@ -442,6 +449,12 @@ impl<N: Network> Fabric for RingFabric<N> {
         let awaits_turns =
             N::TIME_IS_TURNS && (self.outstanding() > 0 || self.fan_out.has_resting());
         moved + reaped + news + staged + usize::from(awaits_turns)
+    }
+
+    #[inline]
+    fn show_feed(&mut self, silent_since: Nanos) {
+        // The next turn tells all whom that was not told.
+        self.feed_silent_since = silent_since;
     }
 
     fn awaits_peers(&self) -> bool {

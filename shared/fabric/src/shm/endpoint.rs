@@ -381,6 +381,10 @@ impl Endpoint for ShmEndpoint {
         self.region.heartbeat()
     }
 
+    fn feed_silent_since(&self) -> Option<Nanos> {
+        Some(self.region.feed_silent_since()).filter(|since| since.0 > 0)
+    }
+
     fn laps(&self) -> u64 {
         self.laps
     }

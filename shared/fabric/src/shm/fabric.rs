@@ -26,6 +26,8 @@ pub struct ShmFabric {
     limit: Position,
     allow_lossless: bool,
     beaten_at: Nanos,
+    /// What the region says of the feed.
+    feed_silent_since: Nanos,
     closed: bool,
 }
 
@@ -43,6 +45,7 @@ impl ShmFabric {
             limit: NO_GATE,
             allow_lossless,
             beaten_at: Nanos(0),
+            feed_silent_since: Nanos(0),
             closed: false,
         }
     }
@@ -164,6 +167,15 @@ impl Fabric for ShmFabric {
             self.beaten_at = now;
         }
         0
+    }
+
+    #[inline]
+    fn show_feed(&mut self, silent_since: Nanos) {
+        if silent_since != self.feed_silent_since {
+            self.feed_silent_since = silent_since;
+            self.region.header.set_feed_silent_since(silent_since);
+            self.region.header.raise_wake();
+        }
     }
 
     fn session_stats(&self, id: SessionId) -> Option<SessionStats> {

@@ -373,6 +373,27 @@ fn a_channel_that_closes_between_a_look_at_its_state_and_the_wait_is_not_slept_o
 }
 
 #[test]
+fn a_feed_that_falls_silent_or_is_heard_again_ends_a_wait_and_is_announced_once() {
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    let strategies =
+        [WaitStrategy::Spin, WaitStrategy::Yield, WaitStrategy::Block, WaitStrategy::Fd];
+    for strategy in strategies {
+        let mut publisher = Publisher::with_waker(&small());
+        let (_, descriptors) = publisher.attach(Policy::Conflate);
+        let mut receiver = open(descriptors, Policy::Conflate, strategy, &Interest::All);
+        drain(&mut receiver);
+        assert_eq!(receiver.feed_silent_since(), None);
+        for (said, shown) in [(7, Some(Nanos(7))), (0, None), (9, Some(Nanos(9)))] {
+            publisher.fabric.show_feed(Nanos(said));
+            assert!(!receiver.wait(LONG).unwrap(), "{strategy:?}: nothing is to be polled");
+            assert_eq!(receiver.feed_silent_since(), shown);
+            publisher.fabric.show_feed(Nanos(said));
+            assert!(!receiver.wait(Duration::from_millis(1)).unwrap(), "told once");
+        }
+    }
+}
+
+#[test]
 fn the_heartbeat_follows_the_clock_also_when_it_was_set_back() {
     let mut publisher = Publisher::new(&small());
     let receiver = publisher.receiver(Policy::Conflate, &Interest::All);

@@ -6,7 +6,7 @@
 //!                       instruments, levels | directory offset | latest offset | ring offset
 //!   line 1   intent     of the broadcast ring
 //!   line 2   tail       of the broadcast ring, and the channel sequence there
-//!   line 3   state      running, closing, closed
+//!   line 3   state      running, closing, closed | Unix ns since when the feed is silent, or 0
 //!   line 4   heartbeat  Unix ns; whether the sender is awake
 //!   line 5   wake       rises with every batch; blocked readers wait on its low 32 bits (futex)
 //! then the sections of [`RegionLayout`]
@@ -27,7 +27,7 @@ pub use writer::{CreateError, RegionHeader, RegionWriter};
 use crate::words::LINE_WORDS;
 
 /// Version of the region's layout. Counts up with every change to this module's diagram.
-pub const REGION_LAYOUT_VERSION: u32 = 1;
+pub const REGION_LAYOUT_VERSION: u32 = 2;
 
 /// First word of a region.
 const MAGIC: u64 = u64::from_le_bytes(*b"tapecast");
@@ -43,6 +43,7 @@ const LATEST_OFFSET_WORD: usize = 7;
 const RING_OFFSET_WORD: usize = 8;
 const BROADCAST_CONTROL_WORD: usize = LINE_WORDS;
 const STATE_WORD: usize = 3 * LINE_WORDS;
+const FEED_SILENT_WORD: usize = 3 * LINE_WORDS + 1;
 const HEARTBEAT_WORD: usize = 4 * LINE_WORDS;
 const SENDER_ACTIVITY_WORD: usize = 4 * LINE_WORDS + 1;
 const WAKE_WORD: usize = 5 * LINE_WORDS;

@@ -4,10 +4,10 @@ use tapecast_wire::limits::{RECORD_ALIGN_BYTES, WORD_BYTES};
 use tapecast_wire::{Epoch, Nanos, Position, Sequence, WIRE_VERSION};
 
 use super::{
-    BROADCAST_CONTROL_WORD, DIRECTORY_OFFSET_WORD, EPOCH_WORD, HEARTBEAT_WORD, LATEST_OFFSET_WORD,
-    LayoutError, MAGIC, MAGIC_WORD, REGION_HEADER_BYTES, REGION_LAYOUT_VERSION, RING_BYTES_WORD,
-    RING_OFFSET_WORD, RegionLayout, RegionState, SENDER_ACTIVITY_WORD, STATE_WORD, SenderActivity,
-    TABLES_WORD, TOTAL_BYTES_WORD, VERSIONS_WORD, WAKE_WORD,
+    BROADCAST_CONTROL_WORD, DIRECTORY_OFFSET_WORD, EPOCH_WORD, FEED_SILENT_WORD, HEARTBEAT_WORD,
+    LATEST_OFFSET_WORD, LayoutError, MAGIC, MAGIC_WORD, REGION_HEADER_BYTES, REGION_LAYOUT_VERSION,
+    RING_BYTES_WORD, RING_OFFSET_WORD, RegionLayout, RegionState, SENDER_ACTIVITY_WORD, STATE_WORD,
+    SenderActivity, TABLES_WORD, TOTAL_BYTES_WORD, VERSIONS_WORD, WAKE_WORD,
 };
 use crate::broadcast::{BROADCAST_CONTROL_WORDS, BroadcastReader, BroadcastShapeError};
 use crate::directory::{DirectoryReader, DirectoryShapeError, directory_words};
@@ -169,6 +169,13 @@ impl RegionReader {
     pub fn state(&self) -> RegionState {
         // Acquire: pairs with `RegionHeader::set_state`.
         RegionState::from_word(self.words.atomics()[STATE_WORD].load(Ordering::Acquire))
+    }
+
+    /// Since when the feed is silent, by the publisher's clock, Unix ns; 0 while it is not.
+    #[must_use]
+    #[inline]
+    pub fn feed_silent_since(&self) -> Nanos {
+        Nanos(self.words.atomics()[FEED_SILENT_WORD].load(Ordering::Relaxed))
     }
 
     /// When the sender last said that it lives, Unix ns; 0 for not yet.

@@ -4,10 +4,11 @@ use tapecast_wire::limits::WORD_BYTES;
 use tapecast_wire::{Epoch, Nanos, Position, WIRE_VERSION};
 
 use super::{
-    BROADCAST_CONTROL_WORD, DIRECTORY_OFFSET_WORD, EPOCH_WORD, HEARTBEAT_WORD, LATEST_OFFSET_WORD,
-    MAGIC, MAGIC_WORD, REGION_HEADER_BYTES, REGION_LAYOUT_VERSION, RING_BYTES_WORD,
-    RING_OFFSET_WORD, RegionLayout, RegionReader, RegionState, SENDER_ACTIVITY_WORD, STATE_WORD,
-    SenderActivity, TABLES_WORD, TOTAL_BYTES_WORD, VERSIONS_WORD, WAKE_WORD,
+    BROADCAST_CONTROL_WORD, DIRECTORY_OFFSET_WORD, EPOCH_WORD, FEED_SILENT_WORD, HEARTBEAT_WORD,
+    LATEST_OFFSET_WORD, MAGIC, MAGIC_WORD, REGION_HEADER_BYTES, REGION_LAYOUT_VERSION,
+    RING_BYTES_WORD, RING_OFFSET_WORD, RegionLayout, RegionReader, RegionState,
+    SENDER_ACTIVITY_WORD, STATE_WORD, SenderActivity, TABLES_WORD, TOTAL_BYTES_WORD, VERSIONS_WORD,
+    WAKE_WORD,
 };
 use crate::broadcast::{BROADCAST_CONTROL_WORDS, BroadcastShapeError, BroadcastWriter, Full};
 use crate::directory::{DirectoryShapeError, DirectoryWriter, directory_words};
@@ -57,7 +58,7 @@ pub struct RegionWriter {
     pub latest: LatestWriter,
     /// The directory.
     pub directory: DirectoryWriter,
-    /// State, heartbeat, wake word.
+    /// State, silence of the feed, heartbeat, wake word.
     pub header: RegionHeader,
     words: WordsMut,
     layout: RegionLayout,
@@ -173,6 +174,12 @@ impl RegionHeader {
     /// whoever sees this state.
     pub fn set_state(&self, state: RegionState) {
         self.words.atomics()[STATE_WORD].store(state as u64, Ordering::Release);
+    }
+
+    /// Says since when the feed is silent; 0 for that it is not. Raise the wake word afterwards, so
+    /// that blocked readers look.
+    pub fn set_feed_silent_since(&self, since: Nanos) {
+        self.words.atomics()[FEED_SILENT_WORD].store(since.0, Ordering::Relaxed);
     }
 
     /// Says that the sender lives.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tapecast_subscriber::{
-    EndReason, Epoch, OwnedSnapshot, Snapshot, State, Statistics, Subscriber,
+    EndReason, Epoch, FeedState, OwnedSnapshot, Snapshot, State, Statistics, Subscriber,
 };
 
 use super::Key;
@@ -47,6 +47,8 @@ pub(super) struct Board {
 pub(super) struct Standing {
     pub(super) text: String,
     pub(super) is_live: bool,
+    /// The publisher is told nothing.
+    pub(super) is_feed_silent: bool,
 }
 
 /// One instrument.
@@ -72,7 +74,7 @@ impl Board {
             publisher: publisher.to_owned(),
             session: 0,
             started: now,
-            state: Standing::of(&State::Live),
+            state: Standing::of(&State::Live, FeedState::Live),
             notice: None,
             interval: None,
             totals: Statistics::default(),
@@ -127,7 +129,7 @@ impl Board {
         if let Some(event) = subscriber.events().last() {
             self.notice = Some(event.to_string());
         }
-        self.state = Standing::of(subscriber.state());
+        self.state = Standing::of(subscriber.state(), subscriber.feed());
         self.session = subscriber.session_id().get();
         if self.ticked.elapsed() >= TICK {
             self.tick(subscriber);
@@ -169,7 +171,8 @@ impl Board {
     }
 
     pub(super) fn on_end(&mut self, reason: &EndReason) {
-        self.state = Standing { text: format!("ended: {reason}"), is_live: false };
+        self.state =
+            Standing { text: format!("ended: {reason}"), is_live: false, is_feed_silent: false };
     }
 
     /// Returns whether to leave.
@@ -220,7 +223,12 @@ impl Board {
 }
 
 impl Standing {
-    fn of(state: &State) -> Self {
-        Self { text: state.to_string(), is_live: *state == State::Live }
+    pub(super) fn of(state: &State, feed: FeedState) -> Self {
+        let is_feed_silent = feed.is_silent();
+        let text = match is_feed_silent {
+            true => format!("{state}, feed {feed}"),
+            false => state.to_string(),
+        };
+        Self { text, is_live: *state == State::Live, is_feed_silent }
     }
 }

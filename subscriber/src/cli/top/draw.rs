@@ -43,7 +43,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board) {
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board) {
-    let color = if board.state.is_live { Color::Green } else { Color::Red };
+    let color = match (board.state.is_live, board.state.is_feed_silent) {
+        (true, false) => Color::Green,
+        (true, true) => Color::Yellow,
+        (false, _) => Color::Red,
+    };
     let title = Line::from(vec![
         " tapecast ".bold(),
         Span::styled(format!("● {} ", board.state.text), Style::new().fg(color).bold()),
@@ -314,13 +318,14 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use tapecast_subscriber::{
-        Epoch, Flags, Instrument, InstrumentId, Nanos, Sequence, Statistics,
+        Epoch, FeedState, Flags, Instrument, InstrumentId, Nanos, Sequence, State, Statistics,
     };
     use tapecast_wire::{Level, Snapshot as Record, SnapshotFields, encode_snapshot};
 
     use super::*;
     use crate::cli::interval::Interval;
     use crate::cli::top::Key;
+    use crate::cli::top::board::Standing;
 
     const CENT: i64 = 10_000_000;
 
@@ -385,6 +390,16 @@ mod tests {
         for (head, value) in [("BID SIZE", "300"), ("BID  ", "189.95  "), ("SPREAD", "0.01")] {
             assert_eq!(column(&books[0], head), column(&books[1], value), "{lines:#?}");
         }
+    }
+
+    #[test]
+    fn a_silent_feed_is_said_behind_the_state() {
+        let mut board = board();
+        let since = Nanos(1_709_303_400_000_000_000);
+        board.state = Standing::of(&State::Live, FeedState::Silent { since });
+        let lines = screen(&board, 130, 14);
+        let expected = " tapecast ● live, feed silent since 14:30:00 UTC ───";
+        assert!(lines[0].starts_with(expected), "{lines:#?}");
     }
 
     #[test]

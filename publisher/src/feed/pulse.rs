@@ -1,0 +1,44 @@
+//! Whether the feed is heard: what the feed thread, the conductor and the sender tell each other.
+
+use std::sync::Arc;
+
+use tapecast_telemetry::Gauge;
+use tapecast_wire::Nanos;
+
+/// Signs of life of the feed. The feed thread gives them, with each step that its source makes and
+/// while it waits for the sender; so they stop exactly while it waits for its source. Clones are
+/// the same pulse.
+#[derive(Clone, Debug, Default)]
+pub struct FeedPulse(Arc<Gauge>);
+
+impl FeedPulse {
+    /// Gives a sign. Only one thread does.
+    #[inline]
+    pub fn beat(&self) {
+        self.0.raise();
+    }
+
+    /// Signs given so far.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Since when the feed is silent, as the conductor tells the sender. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct SilentSince(Arc<Gauge>);
+
+impl SilentSince {
+    /// Says since when, Unix ns; 0 for that it is not silent. Ring the sender afterwards.
+    pub fn set(&self, since: Nanos) {
+        self.0.set(since.0);
+    }
+
+    /// Since when; 0 for that it is not silent.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> Nanos {
+        Nanos(self.0.get())
+    }
+}

@@ -1,0 +1,61 @@
+//! The file of a source, which may be a pipe whose writer pauses.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::feed::StopFlag;
+
+/// Longest time without a look at the order to stop.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// An open input. Reading waits for what a pipe's writer has not written yet, but not through an
+/// order to stop: then it fails.
+#[derive(Debug)]
+pub struct InputFile {
+    file: File,
+    stop: StopFlag,
+    /// A read may wait for long.
+    may_wait: bool,
+}
+
+impl InputFile {
+    /// Opens a file, and says what it is.
+    pub(super) fn open(path: &Path, stop: &StopFlag) -> io::Result<(Self, Metadata)> {
+        let file = File::open(path)?;
+        let facts = file.metadata()?;
+        let may_wait = !facts.is_file() && !facts.is_dir();
+        Ok((Self { file, stop: stop.clone(), may_wait }, facts))
+    }
+
+    /// Waits until a read would not.
+    fn wait(&self) -> io::Result<()> {
+        let mut awaited = [PollFd::new(&self.file, PollFlags::IN)];
+        while !self.stop.is_stopped() {
+            match poll(&mut awaited, Some(&NAP)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(io::Error::other("the publisher stops"))
+    }
+}
+
+impl Read for InputFile {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.may_wait {
+            self.wait()?;
+        }
+        self.file.read(out)
+    }
+}
+
+impl Seek for InputFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
