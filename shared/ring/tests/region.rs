@@ -7,10 +7,12 @@ mod records;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use records::{prove, record};
-use tapecast_ring::region::{CreateError, LayoutError, RegionError, RegionState, SenderActivity};
+use tapecast_ring::region::{
+    CreateError, LayoutError, REGION_LAYOUT_VERSION, RegionError, RegionState, SenderActivity,
+};
 use tapecast_ring::{Full, RecordBuffer, RegionLayout, RegionReader, RegionWriter, WordsMut};
 use tapecast_wire::limits::{MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, MAX_RING_BYTES, MIN_RING_BYTES};
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, WIRE_VERSION};
 
 const RING_BYTES: u64 = MIN_RING_BYTES;
 const HEADER_WORDS: usize = 512;
@@ -138,10 +140,16 @@ fn memory_that_is_no_region_or_is_cut_is_refused_with_the_reason() {
     let need = writer.layout().total_bytes();
     let cut = words.part(0, words.len() - 1).unwrap();
     assert_eq!(opened(&cut), Err(RegionError::Short { have: need - 8, need }));
-    words.store(1, 2 | 1 << 32).unwrap();
-    assert_eq!(opened(&words), Err(RegionError::Version { layout: 2, wire: 1 }));
-    words.store(1, 1 | 9 << 32).unwrap();
-    assert_eq!(opened(&words), Err(RegionError::Version { layout: 1, wire: 9 }));
+    let wire = u64::from(WIRE_VERSION);
+    words.store(1, 1 | wire << 32).unwrap();
+    let other = RegionError::Version { layout: 1, wire: u32::from(WIRE_VERSION) };
+    assert_eq!(opened(&words), Err(other));
+    words.store(1, u64::from(REGION_LAYOUT_VERSION) | 99 << 32).unwrap();
+    let other = RegionError::Version { layout: REGION_LAYOUT_VERSION, wire: 99 };
+    assert_eq!(opened(&words), Err(other));
+    words.store(1, u64::from(REGION_LAYOUT_VERSION) | wire << 32).unwrap();
+    words.store(96, 1).unwrap();
+    assert_eq!(opened(&words), Err(RegionError::LifeStart { found: 1 }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The subscriber's side of shared memory.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, 
 
 use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
 use super::futex::WakeWord;
+use super::identity::{RegionIdentity, RegionLife};
 use super::joining::Joining;
 use super::mapping::{self, MappingError};
 use super::session::SessionStart;
@@ -82,6 +84,13 @@ pub struct ShmEndpoint {
     joining: Joining,
     /// The session began before the channel's first snapshot.
     from_first: bool,
+    identity: RegionIdentity,
+    /// It succeeds a session of the life before, in the same region.
+    continued: bool,
+    /// Another publisher has taken the region over, and all that was of this life is delivered.
+    over: bool,
+    /// Instruments in the directory when it was last seen to be this life's.
+    listed: Cell<usize>,
     laps: u64,
     announced: Position,
     progress: Progress,
@@ -98,10 +107,27 @@ impl ShmEndpoint {
         policy: Policy,
         strategy: WaitStrategy,
     ) -> Result<Self, OpenError> {
+        Self::open_after(descriptors, policy, strategy, None)
+    }
+
+    /// As [`Self::open`], for a subscriber whose last session was one of life `before`. Where this
+    /// one is of a later life in the same region, it begins where that life began: its first
+    /// snapshots are in the ring, or, once lapped, in the latest table, so it needs no initial
+    /// image and counts from there. A lossless session begins where the publisher waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_after(
+        descriptors: Vec<OwnedFd>,
+        policy: Policy,
+        strategy: WaitStrategy,
+        before: Option<RegionLife>,
+    ) -> Result<Self, OpenError> {
         let have = descriptors.len();
         let [region, cell, wake]: [OwnedFd; 3] =
             descriptors.try_into().map_err(|_| OpenError::Descriptors { have })?;
         let bytes = mapping::check_received("region", &region, REGION_HEADER_BYTES as u64)?;
+        let identity = RegionIdentity::of(&region)?;
         let region = RegionReader::open(mapping::read_only(&region, bytes)?)?;
         mapping::check_received("session cell", &cell, CELL_BYTES as u64)?;
         let words = mapping::writable(&cell, CELL_BYTES as u64)?;
@@ -110,11 +136,19 @@ impl ShmEndpoint {
         if cell.epoch() != region.epoch() {
             return Err(OpenError::Epoch { cell: cell.epoch(), region: region.epoch() });
         }
-        let at = cell.consumed();
+        let granted = cell.consumed();
+        let life = RegionLife { region: identity, epoch: region.epoch() };
+        let continued =
+            policy == Policy::Conflate && before.is_some_and(|before| life.succeeds(&before));
+        let (at, sequence) = match continued {
+            true => (region.life_start(), Sequence(0)),
+            false => (granted, start.sequence),
+        };
         let mut walk = Walk::default();
         // The tail is looked at before the table, so the table holds what was committed before it.
-        let ring = Ring::open(&region, at, policy, start.gated)?;
-        walk.start(region.directory()?.len());
+        let ring = Ring::open(&region, at, policy, start.gate)?;
+        let listed = region.directory()?.len();
+        walk.start(listed);
         Ok(Self {
             ring,
             latest: region.latest()?,
@@ -122,11 +156,15 @@ impl ShmEndpoint {
             cell,
             buffer: Box::default(),
             walk,
-            joining: Joining::new(start.sequence),
-            from_first: start.sequence == Sequence(0),
+            joining: Joining::new(sequence),
+            from_first: sequence == Sequence(0),
+            identity,
+            continued,
+            over: false,
+            listed: Cell::new(listed),
             laps: 0,
-            announced: at,
-            progress: Progress::new(start.sequence),
+            announced: granted,
+            progress: Progress::new(sequence),
             waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
             region,
         })
@@ -147,10 +185,23 @@ impl ShmEndpoint {
         self.cell.session_id()
     }
 
+    /// The region that this session reads, and the life that it belongs to.
+    #[must_use]
+    pub fn life(&self) -> RegionLife {
+        RegionLife { region: self.identity, epoch: self.region.epoch() }
+    }
+
+    /// Whether it began where the publisher's life began, in the region of the session before.
+    #[must_use]
+    pub const fn is_continued(&self) -> bool {
+        self.continued
+    }
+
     /// Bytes that are published and not yet polled.
     #[must_use]
+    #[inline]
     pub fn lag_bytes(&self) -> u64 {
-        self.ring.lag_bytes()
+        if self.over { 0 } else { self.ring.lag_bytes() }
     }
 
     /// Asks for the descriptor ([`AsFd`]) to become readable when something is published or the
@@ -191,12 +242,15 @@ impl ShmEndpoint {
         look: impl FnOnce(RawRecord<'_>) -> T,
     ) -> Result<Option<T>, PollError> {
         let Ring::Broadcast(ring) = &mut self.ring else { return Ok(None) };
-        if !self.walk.is_done() || self.joining != Joining::Live {
+        if self.over || !self.walk.is_done() || self.joining != Joining::Live {
             return Ok(None);
         }
+        let epoch = self.region.epoch();
         let mut found = None;
         for _ in 0..SKIPS_PER_POLL {
             match ring.peek() {
+                // The next poll meets it too, and ends the session.
+                Ok(Some(head)) if head.epoch != epoch => return Ok(None),
                 Ok(Some(head))
                     if account.would_deliver(head.instrument_id, head.instrument_sequence) =>
                 {
@@ -233,7 +287,13 @@ impl ShmEndpoint {
         let mut delivered = 0;
         while delivered < limit {
             let Some(id) = self.walk.find(&self.latest, account) else { break };
-            match self.latest.load(id, &mut self.buffer) {
+            let loaded = self.latest.load(id, &mut self.buffer);
+            // Before anything is made of it: it may be a mixture of this life and the next.
+            if !self.region.is_current() {
+                self.over = true;
+                return Ok(delivered);
+            }
+            match loaded {
                 // The writer is at this slot: next time.
                 Err(LatestError::Busy) => break,
                 Err(LatestError::Corrupt) => {
@@ -268,6 +328,7 @@ impl ShmEndpoint {
     ) -> Result<usize, PollError> {
         let mut batch = Batch {
             account,
+            epoch: self.region.epoch(),
             buffer: &mut self.buffer,
             progress: &mut self.progress,
             limit,
@@ -278,17 +339,31 @@ impl ShmEndpoint {
         self.joining.on_read(self.progress.sequence, account);
         match ended {
             Ok(()) => Ok(delivered),
-            Err(Stop::Lapped) => {
-                self.recover(account);
-                Ok(delivered)
-            }
+            Err(Stop::Lapped) => self.recover(account).map(|()| delivered),
+            Err(Stop::Foreign(position)) => self.end_at(position).map(|()| delivered),
             Err(Stop::Failed(error)) => Err(error),
         }
     }
 
+    /// Here another life begins, whose publisher has taken the region over.
+    #[cold]
+    fn end_at(&mut self, position: Position) -> Result<(), PollError> {
+        // Its epoch was in the header before its first record was in the ring.
+        self.over = !self.region.is_current();
+        if self.over { Ok(()) } else { Err(PollError::Corrupt { position }) }
+    }
+
     /// Goes on at the tail, and takes what was missed from the latest table.
     #[cold]
-    fn recover(&mut self, account: &mut Account) {
+    fn recover(&mut self, account: &mut Account) -> Result<(), PollError> {
+        if let Ring::Copied(reader) = &self.ring {
+            // Its own publisher would have waited.
+            return Err(PollError::Evicted { position: reader.position() });
+        }
+        if !self.region.is_current() {
+            self.over = true;
+            return Ok(());
+        }
         self.laps += 1;
         if let Ring::Broadcast(reader) = &mut self.ring {
             // The tail first: the table holds everything that was committed before it.
@@ -299,13 +374,15 @@ impl ShmEndpoint {
         }
         self.walk.start(self.directory.len());
         self.joining.on_lap(self.from_first, account);
+        Ok(())
     }
 
-    /// Tells the publisher what is consumed, once per batch.
+    /// Tells the publisher what is consumed, once per batch. A continued session begins behind what
+    /// the publisher counts as consumed, and says nothing before it has come up to that.
     #[inline]
     fn announce(&mut self) {
         let position = self.ring.position();
-        if position != self.announced {
+        if position > self.announced {
             self.cell.set_consumed(position, self.progress.sequence);
             self.announced = position;
         }
@@ -322,16 +399,25 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn instrument_count(&self) -> usize {
-        self.directory.len()
+        let count = self.directory.len();
+        if self.region.is_current() {
+            self.listed.set(count);
+        }
+        self.listed.get()
     }
 
     fn instrument(&self, id: InstrumentId) -> Option<Instrument> {
         let entry = self.directory.entry(id).ok().flatten()?;
-        Instrument::from_wire(&entry).ok()
+        // It may be a mixture of this life's and the next one's.
+        self.region.is_current().then(|| Instrument::from_wire(&entry).ok())?
     }
 
     fn state(&self) -> ChannelState {
-        match self.region.state() {
+        let state = self.region.state();
+        if !self.region.is_current() {
+            return ChannelState::Closed;
+        }
+        match state {
             RegionState::Running => ChannelState::Running,
             RegionState::Closing => ChannelState::Closing,
             RegionState::Closed => ChannelState::Closed,
@@ -354,10 +440,13 @@ impl Endpoint for ShmEndpoint {
         mut deliver: F,
     ) -> Result<usize, PollError> {
         let mut delivered = 0;
+        if self.over {
+            return Ok(0);
+        }
         if !self.walk.is_done() || self.joining != Joining::Live {
             delivered = self.poll_walk(account, limit, &mut deliver)?;
         }
-        if self.walk.is_done() && delivered < limit {
+        if self.walk.is_done() && delivered < limit && !self.over {
             let polled = self.poll_ring(account, limit - delivered, &mut deliver);
             self.announce();
             delivered += polled?;
@@ -367,7 +456,7 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     fn is_ready(&self) -> bool {
-        !self.walk.is_done() || self.ring.lag_bytes() > 0
+        !self.over && (!self.walk.is_done() || self.ring.lag_bytes() > 0)
     }
 
     fn request_image(&mut self, id: InstrumentId) {
@@ -390,12 +479,11 @@ impl Endpoint for ShmEndpoint {
         if self.waiter.announced() || self.is_ready() {
             return Ok(self.is_ready());
         }
-        let ring = &self.ring;
-        match self.waiter.strategy {
-            WaitStrategy::Spin | WaitStrategy::Yield => {
-                Ok(self.waiter.spin(timeout, || ring.lag_bytes() > 0))
-            }
-            WaitStrategy::Block => self.waiter.block(timeout, || ring.lag_bytes() > 0),
+        let Self { ring, waiter, over, .. } = self;
+        let ready = || !*over && ring.lag_bytes() > 0;
+        match waiter.strategy {
+            WaitStrategy::Spin | WaitStrategy::Yield => Ok(waiter.spin(timeout, ready)),
+            WaitStrategy::Block => waiter.block(timeout, ready),
             WaitStrategy::Fd => {
                 if self.arm() {
                     let waited = self.waiter.readable(timeout);
