@@ -1,75 +1,30 @@
 //! The subscriber's side of shared memory.
 
+mod opening;
+
+pub use opening::OpenError;
+
 use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals};
-use tapecast_ring::cell::{CELL_BYTES, CELL_WORDS, CellCounters, CellError};
+use tapecast_ring::cell::CellCounters;
 use tapecast_ring::latest::LatestError;
-use tapecast_ring::region::{REGION_HEADER_BYTES, RegionError, RegionState};
+use tapecast_ring::region::RegionState;
 use tapecast_ring::{
     CellWriter, DirectoryReader, LatestReader, RawRecord, ReadError, RecordBuffer, RegionReader,
 };
-use tapecast_wire::attach::Policy;
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
 
 use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
-use super::futex::WakeWord;
 use super::identity::{RegionIdentity, RegionLife};
 use super::joining::Joining;
-use super::mapping::{self, MappingError};
-use super::session::SessionStart;
 use super::wait::Waiter;
 use super::walk::Walk;
 use crate::{
     ChannelState, Delivery, Endpoint, LatencyReport, PollError, Receiver, WaitError, WaitStrategy,
 };
-
-/// What was received cannot be used as a session.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// Another number of descriptors.
-    #[error(
-        "{have} descriptors came with the session, 3 are needed: run the same release on both ends"
-    )]
-    Descriptors {
-        /// Descriptors received.
-        have: usize,
-    },
-    /// A descriptor cannot be mapped safely.
-    #[error(transparent)]
-    Mapping(#[from] MappingError),
-    /// The region is not one that this side can read.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// The cell is not one that this side can write.
-    #[error(transparent)]
-    Cell(#[from] CellError),
-    /// Cell and region belong to different lives of the publisher.
-    #[error("cell of epoch {cell} with a region of epoch {region}: attach again")]
-    Epoch {
-        /// Epoch in the cell.
-        cell: Epoch,
-        /// Epoch in the region.
-        region: Epoch,
-    },
-    /// The cell begins where nothing has been published yet.
-    #[error("the session begins at position {at}, but only {tail} is published: attach again")]
-    Start {
-        /// Position in the cell.
-        at: Position,
-        /// Tail of the ring.
-        tail: Position,
-    },
-    /// A lossless session for which the publisher does not wait.
-    #[error(
-        "the session was asked for as lossless, but the publisher does not wait for it: \
-         attach again"
-    )]
-    NotGated,
-}
 
 /// The subscriber's end: reads the region, writes its cell.
 #[derive(Debug)]
@@ -89,6 +44,8 @@ pub struct ShmEndpoint {
     continued: bool,
     /// Another publisher has taken the region over, and all that was of this life is delivered.
     over: bool,
+    /// The walk is for what this session was lapped over.
+    recovering: bool,
     /// Instruments in the directory when it was last seen to be this life's.
     listed: Cell<usize>,
     laps: u64,
@@ -98,78 +55,6 @@ pub struct ShmEndpoint {
 }
 
 impl ShmEndpoint {
-    /// Opens a session from the descriptors that came with it: region, cell, wake socket.
-    ///
-    /// # Errors
-    /// [`OpenError`] when they are not what a publisher of this release hands over.
-    pub fn open(
-        descriptors: Vec<OwnedFd>,
-        policy: Policy,
-        strategy: WaitStrategy,
-    ) -> Result<Self, OpenError> {
-        Self::open_after(descriptors, policy, strategy, None)
-    }
-
-    /// As [`Self::open`], for a subscriber whose last session was one of life `before`. Where this
-    /// one is of a later life in the same region, it begins where that life began: its first
-    /// snapshots are in the ring, or, once lapped, in the latest table, so it needs no initial
-    /// image and counts from there. A lossless session begins where the publisher waits for it.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_after(
-        descriptors: Vec<OwnedFd>,
-        policy: Policy,
-        strategy: WaitStrategy,
-        before: Option<RegionLife>,
-    ) -> Result<Self, OpenError> {
-        let have = descriptors.len();
-        let [region, cell, wake]: [OwnedFd; 3] =
-            descriptors.try_into().map_err(|_| OpenError::Descriptors { have })?;
-        let bytes = mapping::check_received("region", &region, REGION_HEADER_BYTES as u64)?;
-        let identity = RegionIdentity::of(&region)?;
-        let region = RegionReader::open(mapping::read_only(&region, bytes)?)?;
-        mapping::check_received("session cell", &cell, CELL_BYTES as u64)?;
-        let words = mapping::writable(&cell, CELL_BYTES as u64)?;
-        let start = SessionStart::read(&words).ok_or(CellError::Size { have: CELL_WORDS })?;
-        let cell = CellWriter::open(words)?;
-        if cell.epoch() != region.epoch() {
-            return Err(OpenError::Epoch { cell: cell.epoch(), region: region.epoch() });
-        }
-        let granted = cell.consumed();
-        let life = RegionLife { region: identity, epoch: region.epoch() };
-        let continued =
-            policy == Policy::Conflate && before.is_some_and(|before| life.succeeds(&before));
-        let (at, sequence) = match continued {
-            true => (region.life_start(), Sequence(0)),
-            false => (granted, start.sequence),
-        };
-        let mut walk = Walk::default();
-        // The tail is looked at before the table, so the table holds what was committed before it.
-        let ring = Ring::open(&region, at, policy, start.gate)?;
-        let listed = region.directory()?.len();
-        walk.start(listed);
-        Ok(Self {
-            ring,
-            latest: region.latest()?,
-            directory: region.directory()?,
-            cell,
-            buffer: Box::default(),
-            walk,
-            joining: Joining::new(sequence),
-            from_first: sequence == Sequence(0),
-            identity,
-            continued,
-            over: false,
-            listed: Cell::new(listed),
-            laps: 0,
-            announced: granted,
-            progress: Progress::new(sequence),
-            waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
-            region,
-        })
-    }
-
     /// Sets the longest sleep of [`WaitStrategy::Block`] before it looks by itself; 100 ms unless
     /// set. Readers are woken when something is published; this is how long one sleeps at most
     /// when a hostile subscriber on the same region has made that impossible.
@@ -285,13 +170,14 @@ impl ShmEndpoint {
         deliver: &mut F,
     ) -> Result<usize, PollError> {
         let mut delivered = 0;
+        let walking = !self.walk.is_done();
         while delivered < limit {
             let Some(id) = self.walk.find(&self.latest, account) else { break };
             let loaded = self.latest.load(id, &mut self.buffer);
             // Before anything is made of it: it may be a mixture of this life and the next.
             if !self.region.is_current() {
-                self.over = true;
-                return Ok(delivered);
+                self.walk.abandon();
+                break;
             }
             match loaded {
                 // The writer is at this slot: next time.
@@ -313,10 +199,23 @@ impl ShmEndpoint {
             }
         }
         if self.walk.is_done() {
+            // Slots that the next life has emptied look as if nothing had to be taken from them.
+            if walking && !self.region.is_current() {
+                self.leave_table();
+            }
+            self.recovering = false;
             self.joining.on_walked();
             self.joining.on_read(self.progress.sequence, account);
         }
         Ok(delivered)
+    }
+
+    /// The table is another life's. What this session began with may still be in the ring; what it
+    /// was lapped over is nowhere any more.
+    #[cold]
+    fn leave_table(&mut self) {
+        self.over = self.recovering;
+        self.joining.on_abandoned();
     }
 
     /// Delivers from the ring.
@@ -365,6 +264,7 @@ impl ShmEndpoint {
             return Ok(());
         }
         self.laps += 1;
+        self.recovering = true;
         if let Ring::Broadcast(reader) = &mut self.ring {
             // The tail first: the table holds everything that was committed before it.
             let tail = reader.tail();

@@ -31,6 +31,12 @@ impl Walk {
         }
     }
 
+    /// Gives the rest up.
+    pub(super) fn abandon(&mut self) {
+        self.next = self.count;
+        self.single.clear();
+    }
+
     /// Whether nothing is left.
     #[inline]
     pub(super) const fn is_done(&self) -> bool {
