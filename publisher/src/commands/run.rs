@@ -1,5 +1,6 @@
 //! `run`: puts the publisher together, lets it live, and writes down what it did.
 
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::check::{access, check, tls_identity};
+use super::kept_ring;
 use super::open::{WithSource, open_source};
 use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
@@ -48,6 +50,7 @@ const SOURCE_FAILED: u8 = 3;
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut effective = super::load(&args.config)?;
     logging::start(&effective.config.log);
+    let rings = kept_ring::received();
     check(&effective)?;
     adopt_levels(&mut effective)?;
     let sessions_max = effective.config.access.sessions_max.get();
@@ -65,7 +68,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Signals::new().context("cannot take over SIGTERM, SIGINT and SIGHUP")?
     };
     let listener = listen(&runtime, &effective)?;
-    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener };
+    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener, rings };
     let life = open_source(&effective.config.source, effective.config.book.levels.count(), start)??;
     let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
@@ -145,6 +148,8 @@ struct Start<'a> {
     runtime: &'a Runtime,
     signals: Signals,
     listener: AnyListener,
+    /// Rings of publishers before this one.
+    rings: Vec<OwnedFd>,
 }
 
 /// What every fabric needs.
@@ -159,7 +164,7 @@ struct Ground {
 impl WithSource for Start<'_> {
     type Output = Result<Life>;
 
-    fn with_source<S: Source + 'static>(self, source: S) -> Result<Life> {
+    fn with_source<S: Source + 'static>(mut self, source: S) -> Result<Life> {
         let config = &self.effective.config;
         let epoch = Epoch(unix_now().0);
         let directory = Arc::new(directory(config, &source)?);
@@ -167,7 +172,8 @@ impl WithSource for Start<'_> {
         let parker = Parker::new();
         match config.fabric.kind {
             FabricKind::Shm => {
-                let made = plant::shared_memory(config, epoch, parker.ringer())?;
+                let rings = std::mem::take(&mut self.rings);
+                let made = plant::shared_memory(config, epoch, rings, &parker.ringer())?;
                 self.serve(source, Ground { epoch, directory, pool, parker }, made)
             }
             #[cfg(feature = "verbs")]
@@ -189,7 +195,7 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener } = self;
+        let Self { args, effective, runtime, signals, listener, .. } = self;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;

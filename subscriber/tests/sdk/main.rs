@@ -4,6 +4,7 @@
 mod ab;
 mod command;
 mod descriptor;
+mod kept_ring;
 mod loss;
 mod remote;
 mod session;
