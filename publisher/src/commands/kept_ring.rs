@@ -18,24 +18,34 @@ const NAME: &str = "tapecast-ring";
 /// Where the service manager listens.
 const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Takes the rings that the service manager has handed to this process; normally none or one. Call
-/// it before anything is opened: what is handed over is known by its number alone.
+/// What the service manager has handed to this process under the ring's name; normally nothing or
+/// one.
+#[derive(Default)]
+pub(super) struct Received {
+    count: usize,
+    /// Those of them that could be opened.
+    rings: Vec<OwnedFd>,
+}
+
+/// Takes what the service manager has handed over. Call it before anything is opened: what is handed
+/// over is known by its number alone.
 ///
 /// The variables that say so stay set, because nothing here starts another process, and they name
 /// this process's id.
-pub(super) fn received() -> Vec<OwnedFd> {
-    let mut rings = Vec::new();
+pub(super) fn received() -> Received {
+    let mut received = Received::default();
     let listed = match sd_notify::listen_fds_with_names() {
         Ok(listed) => listed,
         Err(error) => {
             warn!("what the service manager has handed over cannot be told apart: {error}");
-            return rings;
+            return received;
         }
     };
     for (number, name) in listed {
         if name == NAME {
+            received.count += 1;
             match reopen(number) {
-                Ok(ring) => rings.push(ring),
+                Ok(ring) => received.rings.push(ring),
                 Err(error) => warn!("the kept ring cannot be opened: {error}"),
             }
         }
@@ -44,7 +54,7 @@ pub(super) fn received() -> Vec<OwnedFd> {
             warn!("descriptor {number}, handed over as {name}, cannot be closed: {error}");
         }
     }
-    rings
+    received
 }
 
 /// A descriptor of our own for what is behind one that is only a number.
@@ -59,17 +69,17 @@ fn reopen(number: RawFd) -> rustix::io::Result<OwnedFd> {
 /// When a new region cannot be made.
 pub(super) fn open(
     config: &ShmConfig,
-    received: Vec<OwnedFd>,
+    received: Received,
     sender: &Ringer,
 ) -> Result<Shm, CreateError> {
-    let handed_over = received.len();
+    let Received { count, rings } = received;
     let taken_over = match config.keep {
-        true => received.into_iter().find_map(|ring| take_over(ring, config, sender)),
+        true => rings.into_iter().find_map(|ring| take_over(ring, config, sender)),
         false => None,
     };
     // Taking one over leaves it in the store. Everything else must not pile up there.
-    let is_stored = taken_over.is_some() && handed_over == 1;
-    if handed_over > 0 && !is_stored {
+    let is_stored = taken_over.is_some() && count == 1;
+    if count > 0 && !is_stored {
         drop_from_store();
     }
     let mut shm = match taken_over {

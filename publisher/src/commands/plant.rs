@@ -1,6 +1,5 @@
 //! Memory and threads: page pool, the fabric, sender and waker.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use tapecast_fabric::{Fabric, Host};
 use tapecast_wire::Epoch;
 use tracing::{error, warn};
 
-use super::kept_ring;
+use super::kept_ring::{self, Received};
 use crate::config::{Config, Idle, Seal};
 use crate::feed::{Directory, QUEUE_ITEMS};
 use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
@@ -82,7 +81,7 @@ pub(super) fn pool(config: &Config) -> Result<Pool> {
 pub(super) fn shared_memory(
     config: &Config,
     epoch: Epoch,
-    received: Vec<OwnedFd>,
+    received: Received,
     sender: &Ringer,
 ) -> Result<Made<ShmHost, ShmFabric>> {
     let shm = kept_ring::open(&shm_config(config, epoch), received, sender)

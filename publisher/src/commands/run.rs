@@ -1,6 +1,5 @@
 //! `run`: puts the publisher together, lets it live, and writes down what it did.
 
-use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::check::{access, check, tls_identity};
-use super::kept_ring;
+use super::kept_ring::{self, Received};
 use super::open::{WithSource, open_source};
 use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
@@ -149,7 +148,7 @@ struct Start<'a> {
     signals: Signals,
     listener: AnyListener,
     /// Rings of publishers before this one.
-    rings: Vec<OwnedFd>,
+    rings: Received,
 }
 
 /// What every fabric needs.

@@ -86,12 +86,13 @@ impl Manager {
             let mut start = command("tapecast-publisher", arguments);
             return processes.spawn(start.env("NOTIFY_SOCKET", &self.path));
         };
-        // Only the shell knows the id that the service will have.
-        let script = "LISTEN_PID=$$ exec \"$0\" \"$@\" 3<&0 </dev/null";
+        // Only the shell knows the id that the service will have. The first of the two descriptors
+        // is none of the service's business.
+        let script = "LISTEN_PID=$$ exec \"$0\" \"$@\" 3<&0 4<&0 </dev/null";
         let mut start = Command::new("/bin/sh");
         start.args(["-c", script]).arg(programs().join("tapecast-publisher")).args(arguments);
         start.env("NOTIFY_SOCKET", &self.path);
-        start.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "tapecast-ring");
+        start.env("LISTEN_FDS", "2").env("LISTEN_FDNAMES", "other:tapecast-ring");
         let stored = stored.try_clone().expect("a descriptor");
         start.stdin(stored).stdout(Stdio::piped()).stderr(Stdio::piped());
         processes.spawn(&mut start)
@@ -138,6 +139,11 @@ struct Account {
 }
 
 impl Account {
+    /// Whether every instrument has come in this subscriber's so-manieth life of the publisher.
+    fn has_all_of(&self, life: usize) -> bool {
+        self.lives == life && self.newest.len() == INSTRUMENTS
+    }
+
     /// Polls until `enough`. Returns what happened meanwhile.
     fn receive(
         &mut self,
@@ -245,7 +251,7 @@ fn over_a_crash_and_an_upgrade_a_subscriber_reads_on_in_the_same_ring_and_nothin
     );
     let totals = subscriber.statistics();
     assert_eq!((totals.delivered, totals.lost), (account.delivered, 0));
-    let events = account.receive(&mut subscriber, |account| account.newest.len() == INSTRUMENTS);
+    let events = account.receive(&mut subscriber, |account| account.has_all_of(2));
     assert_eq!((reattached(&events), account.lives), (vec![true], 2), "{events:?}");
     assert_eq!(account.initial, INSTRUMENTS, "an instrument's first is its first of all");
     let pid = processes.pid(second);
@@ -269,7 +275,7 @@ fn over_a_crash_and_an_upgrade_a_subscriber_reads_on_in_the_same_ring_and_nothin
         let id = instrument["instrument_id"].as_u64().expect("an id") as u32;
         assert_eq!(instrument["published"], account.newest[&id], "{instrument}");
     }
-    let events = account.receive(&mut subscriber, |account| account.newest.len() == INSTRUMENTS);
+    let events = account.receive(&mut subscriber, |account| account.has_all_of(3));
     assert_eq!((reattached(&events), account.lives), (vec![true], 3), "{events:?}");
     assert_eq!(manager.inode(), inode);
 
