@@ -49,8 +49,8 @@
 //! instrument's newest snapshot comes as an initial image and the state is [`State::Live`]. The
 //! account goes on: published = delivered + conflated (+ lost, which is a bug and stays 0).
 //!
-//! Where the next publisher goes on in the same ring (its `shm.keep`), no images are needed: the new
-//! session begins with the first snapshot of that publisher's life, and misses none of it
+//! Where the next publisher goes on in the same ring (its `shm.keep`), no images are needed: the
+//! new session begins with the first snapshot of that publisher's life, and misses none of it
 //! ([`Event::Reattached`], `continued`). Sequences begin at 1 again, and the epoch is another.
 //!
 //! # Two publishers of one feed

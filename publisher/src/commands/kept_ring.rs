@@ -1,9 +1,9 @@
 //! The ring beyond this process's life: in the service manager's descriptor store.
 //!
 //! systemd keeps what a service sends it with `FDSTORE=1` (as much as `FileDescriptorStoreMax=`
-//! allows) over a crash, a restart and an upgrade, and gives it to the next process: from descriptor
-//! 3 on, counted in `LISTEN_FDS` and named in `LISTEN_FDNAMES`. The next publisher then goes on in
-//! the same ring. What it cannot go on with, it drops from the store and makes anew.
+//! allows) over a crash, a restart and an upgrade, and gives it to the next process: as descriptors
+//! from 3 on, counted in `LISTEN_FDS` and named in `LISTEN_FDNAMES`. The next publisher then goes
+//! on in the same ring. What it cannot go on with, it drops from the store and makes anew.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
@@ -27,8 +27,8 @@ pub(super) struct Received {
     rings: Vec<OwnedFd>,
 }
 
-/// Takes what the service manager has handed over. Call it before anything is opened: what is handed
-/// over is known by its number alone.
+/// Takes what the service manager has handed over. Call it before anything is opened: what is
+/// handed over is known by its number alone.
 ///
 /// The variables that say so stay set, because nothing here starts another process, and they name
 /// this process's id.

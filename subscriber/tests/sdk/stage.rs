@@ -117,7 +117,7 @@ impl Stage {
     ) -> Self {
         let parker = Parker::new();
         let shm = ShmHost::create(&setup.config(), parker.ringer()).expect("a region");
-        Self::with(shm, parker, socket, setup, symbols, books)
+        Self::with((shm, parker), socket, setup, symbols, books)
     }
 
     /// As [`Self::open_after`], in the ring that another has left.
@@ -130,7 +130,7 @@ impl Stage {
     ) -> Self {
         let parker = Parker::new();
         let shm = ShmHost::resume(kept, &setup.config(), parker.ringer()).expect("a kept region");
-        Self::with(shm, parker, socket, setup, symbols, books)
+        Self::with((shm, parker), socket, setup, symbols, books)
     }
 
     /// Goes without a farewell; its ring stays.
@@ -139,8 +139,7 @@ impl Stage {
     }
 
     fn with(
-        shm: Shm,
-        parker: Parker,
+        (shm, parker): (Shm, Parker),
         socket: &Path,
         setup: Setup,
         symbols: &[&str],

@@ -1,5 +1,5 @@
-//! A ring that the service manager keeps: publishers come and go, subscribers read on in it. The test
-//! is the service manager.
+//! A ring that the service manager keeps: publishers come and go, subscribers read on in it. The
+//! test is the service manager.
 
 use std::collections::HashMap;
 use std::fs;
@@ -162,7 +162,7 @@ impl Account {
                     (snapshot.instrument_sequence().get(), u64::from(snapshot.conflated_count()));
                 let before = self.newest.insert(id, sequence);
                 // Only in its first life has this subscriber come late.
-                if let Some(before) = before.or((self.lives > 1).then_some(0)) {
+                if let Some(before) = before.or_else(|| (self.lives > 1).then_some(0)) {
                     assert_eq!(sequence, before + 1 + skipped, "instrument {id}");
                 }
                 self.initial += usize::from(snapshot.is_initial_image());
