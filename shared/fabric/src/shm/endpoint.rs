@@ -259,12 +259,6 @@ impl ShmEndpoint {
             // Its own publisher would have waited.
             return Err(PollError::Evicted { position: reader.position() });
         }
-        if !self.region.is_current() {
-            self.over = true;
-            return Ok(());
-        }
-        self.laps += 1;
-        self.recovering = true;
         if let Ring::Broadcast(reader) = &mut self.ring {
             // The tail first: the table holds everything that was committed before it.
             let tail = reader.tail();
@@ -272,7 +266,15 @@ impl ShmEndpoint {
             let newest = reader.channel_sequence();
             self.progress.sequence = self.progress.sequence.max(newest);
         }
-        self.walk.start(self.directory.len());
+        let count = self.directory.len();
+        // Asked last: what was looked at above may be the next life's.
+        if !self.region.is_current() {
+            self.over = true;
+            return Ok(());
+        }
+        self.laps += 1;
+        self.recovering = true;
+        self.walk.start(count);
         self.joining.on_lap(self.from_first, account);
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tapecast_core::Interest;
 use tapecast_fabric::shm::{
-    MappingError, RegionIdentity, RegionLife, ResumeError, Sealing, ShmConfig, ShmEndpoint,
+    MappingError, OpenError, RegionIdentity, RegionLife, ResumeError, Sealing, ShmConfig,
+    ShmEndpoint,
 };
 use tapecast_fabric::{ChannelState, Fabric, PollError, Receiver, WaitStrategy};
 use tapecast_wire::attach::{Farewell, Policy};
@@ -260,6 +261,16 @@ fn a_region_that_does_not_fit_is_refused_with_the_reason_and_left_alone() {
     first.publish([0]);
     assert_eq!(drain(&mut old), [Seen::initial(0, 1)]);
     assert_eq!(old.state(), ChannelState::Running);
+}
+
+#[test]
+fn a_session_that_is_opened_only_after_the_next_life_has_begun_is_refused() {
+    let mut first = Publisher::new(&kept(0));
+    first.publish([0]);
+    let descriptors = first.attach(Policy::Conflate).1.into_vec();
+    let _second = succeed(first, 1);
+    let opened = ShmEndpoint::open(descriptors, Policy::Conflate, WaitStrategy::Block);
+    assert!(matches!(opened, Err(OpenError::Epoch { .. })), "{opened:?}");
 }
 
 #[test]

@@ -49,6 +49,12 @@ pub enum OpenError {
         /// Epoch in the region.
         region: Epoch,
     },
+    /// The publisher that granted the session is gone, and another has taken the region over.
+    #[error("the session is of epoch {epoch}, and another publisher has succeeded: attach again")]
+    Superseded {
+        /// Epoch of the session.
+        epoch: Epoch,
+    },
     /// The cell begins where nothing has been published yet.
     #[error("the session begins at position {at}, but only {tail} is published: attach again")]
     Start {
@@ -116,6 +122,10 @@ impl ShmEndpoint {
         // The tail is looked at before the table, so the table holds what was committed before it.
         let ring = Ring::open(&region, at, policy, start.gate)?;
         let listed = region.directory()?.len();
+        // Asked last: otherwise the number of instruments may be the next life's.
+        if !region.is_current() {
+            return Err(OpenError::Superseded { epoch: region.epoch() });
+        }
         walk.start(listed);
         Ok(Self {
             ring,
