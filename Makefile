@@ -78,7 +78,7 @@ bench: prepare ## decode + book, publish cost by subscribers, latency and delive
 	target/release/tapecast-bench $(BENCH_ARGS)
 
 .PHONY: fuzz
-fuzz: prepare ## every fuzz target; RUNS=n inputs each (fuzz-handshake a tenth)
+fuzz: prepare ## every fuzz target; RUNS=n inputs each, slow ones a part of it
 	@tests/scripts/fuzz.sh $(RUNS)
 
 .PHONY: sim

@@ -10,7 +10,7 @@ use tapecast_telemetry::LatencyFigures;
 use tapecast_wire::Instrument;
 
 use crate::book::BookStats;
-use crate::conductor::{PoolRecord, Refusals, SessionRecord};
+use crate::conductor::{Evictions, PoolRecord, Refusals, SessionRecord};
 use crate::feed::FeedEnd;
 use crate::journal::JournalReport;
 use crate::sender::SenderReport;
@@ -39,6 +39,8 @@ pub struct Report {
     pub sessions: Vec<SessionRecord>,
     /// Requests for a session that were not granted.
     pub refusals: Refusals,
+    /// Sessions that were taken out, by reason.
+    pub evictions: Evictions,
     /// The page pool when everything was published.
     pub pool: PoolRecord,
     /// What became of connections to the control plane.
@@ -135,6 +137,8 @@ pub struct Findings<'a> {
     pub sessions: Vec<SessionRecord>,
     /// Requests that were not granted.
     pub refusals: Refusals,
+    /// Sessions that were taken out.
+    pub evictions: Evictions,
     /// The page pool at rest.
     pub pool: PoolRecord,
     /// Connections to the control plane.
@@ -156,6 +160,7 @@ impl Report {
             sender,
             sessions,
             refusals,
+            evictions,
             pool,
             listener,
             journal,
@@ -181,6 +186,7 @@ impl Report {
             instruments,
             sessions,
             refusals,
+            evictions,
             pool,
             listener,
             journal,

@@ -60,7 +60,7 @@ impl Attachment {
         let granted = client::attach(path, &request, choices.connect_timeout)?;
         let (policy, wait) = (choices.policy, choices.wait);
         let endpoint = ShmEndpoint::open_after(granted.descriptors, policy, wait, before)?;
-        let endpoint = AnyEndpoint::Shm(endpoint);
+        let endpoint = AnyEndpoint::Shm(endpoint.with_min_interval(choices.min_interval));
         Ok((Self { endpoint, accepted: granted.accepted, generation }, granted.lifeline))
     }
 

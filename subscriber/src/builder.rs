@@ -6,7 +6,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use tapecast_fabric::WaitStrategy;
-use tapecast_wire::attach::{AttachRequest, MAX_NAME_BYTES, Policy};
+use tapecast_wire::Nanos;
+use tapecast_wire::attach::{AttachRequest, LagLimits, MAX_NAME_BYTES, Policy};
 
 use crate::backoff::Reconnect;
 use crate::error::ConnectError;
@@ -35,6 +36,8 @@ pub struct SubscriberBuilder {
     pub(crate) name: String,
     pub(crate) symbols: Vec<String>,
     pub(crate) policy: Policy,
+    pub(crate) lag: LagLimits,
+    pub(crate) min_interval: Duration,
     pub(crate) allow_unknown_symbols: bool,
     pub(crate) wait: WaitStrategy,
     pub(crate) poll_limit: usize,
@@ -55,6 +58,8 @@ impl SubscriberBuilder {
             name: default_name(),
             symbols: Vec::new(),
             policy: Policy::Conflate,
+            lag: LagLimits::default(),
+            min_interval: Duration::ZERO,
             allow_unknown_symbols: false,
             wait: WaitStrategy::Block,
             poll_limit: 256,
@@ -143,6 +148,30 @@ impl SubscriberBuilder {
         self
     }
 
+    /// With [`Policy::Disconnect`]: end the session also when so many bytes are published and not
+    /// polled. The publisher's own limit (`lag.hard_bytes`) counts where it is lower. Default: that
+    /// one.
+    pub fn disconnect_at_bytes(mut self, bytes: u64) -> Self {
+        self.lag.bytes = bytes;
+        self
+    }
+
+    /// With [`Policy::Disconnect`]: end the session also when what is not polled was published so
+    /// long ago. The publisher looks ten times a second, and its own limit (`lag.hard_ms`) counts
+    /// where it is lower. Default: that one.
+    pub fn disconnect_after(mut self, lag: Duration) -> Self {
+        self.lag.time = nanos(lag);
+        self
+    }
+
+    /// Least time between two snapshots of one instrument, for people and dashboards: what comes
+    /// sooner waits, and the newest stands for the others. Other instruments are not held up, and
+    /// the last state of each always comes. Only with [`Policy::Conflate`]. Default: none.
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.min_interval = interval;
+        self
+    }
+
     /// How [`Subscriber::wait`] waits. Default: [`WaitStrategy::Block`]. An epoll loop or an async
     /// stream needs [`WaitStrategy::Fd`].
     pub fn wait(mut self, strategy: WaitStrategy) -> Self {
@@ -210,11 +239,17 @@ impl SubscriberBuilder {
         AttachRequest {
             name: self.name.clone(),
             policy: self.policy,
+            lag: self.lag,
+            min_interval: nanos(self.min_interval),
             allow_unknown: self.allow_unknown_symbols || again,
             symbols: self.symbols.clone(),
             rdma: None,
         }
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The program's file name and process id, so that 64 copies of a program have 64 names.

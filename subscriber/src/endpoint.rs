@@ -171,6 +171,10 @@ impl Endpoint for AnyEndpoint {
         with!(self, endpoint => endpoint.request_image(id));
     }
 
+    fn withdraw(&mut self, id: InstrumentId) {
+        with!(self, endpoint => endpoint.withdraw(id));
+    }
+
     fn settle(&mut self, totals: &Totals) {
         with!(self, endpoint => endpoint.settle(totals));
     }
@@ -239,6 +243,8 @@ impl Endpoint for Spent {
     }
 
     fn request_image(&mut self, _id: InstrumentId) {}
+
+    fn withdraw(&mut self, _id: InstrumentId) {}
 
     fn settle(&mut self, _totals: &Totals) {}
 

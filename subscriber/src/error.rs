@@ -10,6 +10,24 @@ use tapecast_fabric::verbs::VerbsError;
 
 use crate::state::EndReason;
 
+/// Another choice of instruments is not possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// Nobody knows this symbol, or it is not received.
+    #[error(
+        "unknown symbol {symbol:?}: write it as the venue does, see `Subscriber::instruments`; one \
+         that is yet to appear needs `allow_unknown_symbols`"
+    )]
+    Unknown {
+        /// The symbol.
+        symbol: String,
+    },
+    /// No instrument would be left.
+    #[error("no instrument would be left to receive: drop the subscription instead")]
+    NothingLeft,
+}
+
 /// A subscription could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -50,8 +50,10 @@ pub(crate) struct Keeper {
 }
 
 /// What the polling thread wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Order {
+    /// Ask for these symbols from the next session on; for all when there is none.
+    Choose(Vec<String>),
     /// Give the session of this generation up and attach again. When it has been replaced already,
     /// nothing is to be done.
     Renew(u64),
@@ -117,6 +119,11 @@ impl Keeper {
     /// Gives the session of this generation up and attaches again, unless that is done already.
     pub(crate) fn renew(&self, generation: u64) {
         self.order(Order::Renew(generation));
+    }
+
+    /// Asks for these symbols from the next session on; for all when there is none.
+    pub(crate) fn choose(&self, symbols: &[String]) {
+        self.order(Order::Choose(symbols.to_vec()));
     }
 
     /// Detaches in good order and ends the thread. Does not wait for one that is in the middle of a
@@ -198,7 +205,7 @@ impl Watch {
     }
 
     /// Sleeps until the session ends or an order comes.
-    fn watch(&self, lifeline: &mut ClientLifeline) -> Outcome {
+    fn watch(&mut self, lifeline: &mut ClientLifeline) -> Outcome {
         loop {
             match lifeline.status() {
                 LifelineStatus::Alive => {}
@@ -219,10 +226,11 @@ impl Watch {
     }
 
     /// What the orders that have come make of the present session.
-    fn ordered(&self) -> Option<Outcome> {
+    fn ordered(&mut self) -> Option<Outcome> {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Some(Outcome::Stop),
+                Ok(Order::Choose(symbols)) => self.choices.symbols = symbols,
                 Ok(Order::Renew(given_up)) if given_up == self.generation => {
                     return Some(Outcome::Renew);
                 }
@@ -300,6 +308,10 @@ impl Watch {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+                Ok(Order::Choose(symbols)) => {
+                    self.choices.symbols = symbols;
+                    continue;
+                }
                 // Attaching again is what it is about already.
                 Ok(Order::Renew(_)) | Err(TryRecvError::Empty) => {}
             }
@@ -368,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_session_is_given_up_only_by_an_order_that_means_it() {
-        let (watch, orders) = watch(3);
+        let (mut watch, orders) = watch(3);
         assert!(watch.ordered().is_none());
         orders.send(Order::Renew(2)).unwrap();
         assert!(watch.ordered().is_none(), "session 2 has been replaced already");
@@ -378,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_order_to_stop_is_not_overlooked_behind_one_that_came_too_late() {
-        let (watch, orders) = watch(3);
+        let (mut watch, orders) = watch(3);
         orders.send(Order::Renew(2)).unwrap();
         orders.send(Order::Stop).unwrap();
         assert!(matches!(watch.ordered(), Some(Outcome::Stop)));

@@ -42,6 +42,20 @@
 //!
 //! A program that spins may leave [`Subscriber::wait`] out and poll in a loop.
 //!
+//! # When this program does not keep up
+//! | [`Policy`] | what happens | for |
+//! |---|---|---|
+//! | `Conflate` (default) | the newest state of each instrument, marked with the count it stands for | trading |
+//! | `Disconnect` | the session ends, with a reason, rather than that anything is left out; or earlier, see [`SubscriberBuilder::disconnect_after`] | recording, strategies that need every change |
+//! | `Lossless` | the publisher waits, where its configuration allows that, and not for ever | replay, back-tests |
+//!
+//! [`SubscriberBuilder::min_interval`] conflates on purpose, for people and dashboards.
+//!
+//! # Another choice while attached
+//! [`Subscriber::watch`] takes instruments up, [`Subscriber::unwatch`] drops them, and
+//! [`Subscriber::refresh`] has the newest snapshot delivered once more. An [`AbSubscriber`] keeps the
+//! choice that it began with.
+//!
 //! # When the publisher goes
 //! [`Subscriber::state`] says [`State::Stale`] at once, with the cause: crashed, closed, silent,
 //! evicted, RDMA connection broken. What was published before is still delivered. The SDK attaches
@@ -100,7 +114,7 @@ pub use ab::{AbSideFigures, AbSubscriber, AbSummary};
 pub use backoff::{Backoff, Reconnect};
 pub use builder::SubscriberBuilder;
 pub use decimal::{Price, Quantity};
-pub use error::{ConnectError, PollError, WaitError};
+pub use error::{ConnectError, PollError, WaitError, WatchError};
 pub use owned::OwnedSnapshot;
 pub use rdma::RdmaChoices;
 pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};

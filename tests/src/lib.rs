@@ -4,5 +4,6 @@ pub mod bench;
 pub mod chaos;
 pub mod conformance;
 pub mod demo;
+pub mod handshake;
 pub mod simulator;
 pub mod tape;

@@ -249,6 +249,7 @@ fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
         epoch,
         sessions_max: config.access.sessions_max.count(),
         lossless: config.access.lossless.0,
+        lag: config.lag.settings(),
         stall_max: Duration::from_secs(config.access.stall_max_s.get()),
         wait_for: args.wait_for as usize,
         exit_at_end: args.exit_at_end,
@@ -382,7 +383,8 @@ struct Remains<'a> {
 
 fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> Life {
     let Remains { epoch, directory, sender, journal } = remains;
-    let ConductorReport { sessions, feed, refusals, pool, listener, fabric_failure } = ended;
+    let ConductorReport { sessions, feed, refusals, evictions, pool, listener, fabric_failure } =
+        ended;
     let config = &effective.config;
     let needs_file = config.source.kind != SourceKind::Synthetic;
     let findings = Findings {
@@ -396,6 +398,7 @@ fn life(effective: &Effective, remains: Remains<'_>, ended: ConductorReport) -> 
         instruments: &directory.instruments(),
         sessions,
         refusals,
+        evictions,
         pool,
         listener,
         journal,

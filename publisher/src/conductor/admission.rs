@@ -6,7 +6,7 @@ use tapecast_core::Interest;
 use tapecast_fabric::shm::SessionDescriptors;
 use tapecast_fabric::{AttachError, Handover, Host, HostError, Prepared, Wish};
 use tapecast_wire::attach::{AttachRequest, Policy, Refusal};
-use tapecast_wire::{InstrumentId, SessionId};
+use tapecast_wire::{InstrumentId, Nanos, SessionId};
 use tracing::info;
 
 use super::roster::Member;
@@ -75,7 +75,7 @@ impl<H: Host> Conductor<H> {
         self.tickets_issued += 1;
         let number = self.tickets_issued;
         let Prepared { session, monitor, handover } = made;
-        let member = Member::new(&pending, monitor);
+        let member = Member::new(&pending, monitor, self.settings.lag.hard);
         match handover {
             Handover::Descriptors(descriptors) => {
                 let grant = Grant { descriptors: Some(descriptors), instruments, member };
@@ -182,7 +182,8 @@ impl<H: Host> Conductor<H> {
         // requests do not come by here.
         let limited = !self.entitlements.is_empty() && !request.symbols.is_empty();
         let symbols = limited.then_some(&*request.symbols);
-        let wish = Wish { policy: request.policy, interest: &interest, symbols, offer };
+        let AttachRequest { policy, min_interval, .. } = *request;
+        let wish = Wish { policy, interest: &interest, symbols, min_interval, offer };
         let made = self.host.prepare_session(&wish).map_err(|error| match error {
             HostError::Unsuitable(text) => (Refusal::Fabric, text),
             other => (Refusal::Resources, other.to_string()),
@@ -201,6 +202,11 @@ impl<H: Host> Conductor<H> {
         if request.policy == Policy::Lossless && !self.settings.lossless {
             let text = "lossless sessions are not allowed here: set access.lossless (--lossless) \
                         for the publisher, or attach with the conflating policy";
+            return Err((Refusal::Policy, text.to_owned()));
+        }
+        if request.policy != Policy::Conflate && request.min_interval > Nanos(0) {
+            let text = "a least interval leaves snapshots out, which only the policy conflate \
+                        allows: ask for one of the two";
             return Err((Refusal::Policy, text.to_owned()));
         }
         Ok(())

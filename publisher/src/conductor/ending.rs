@@ -51,7 +51,7 @@ impl<H: Host> Conductor<H> {
         self.close_sender(&reason).await;
         self.refuse_all_tickets();
         self.dismiss_all(&reason).await;
-        let Self { listener, roster, feed, refusals, .. } = self;
+        let Self { listener, roster, feed, refusals, evictions, .. } = self;
         let counted = listener.stats();
         listener.close();
         // Lets the refusals be written that have not had a chance yet.
@@ -60,6 +60,7 @@ impl<H: Host> Conductor<H> {
             sessions: roster.into_records(),
             feed,
             refusals,
+            evictions,
             pool,
             listener: counted,
             fabric_failure: reason.into_fabric_failure(),

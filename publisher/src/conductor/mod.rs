@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender as StartGate;
 use serde::Serialize;
 use tapecast_control::{AnyListener, Entitlements, ListenerStats, Pending};
+use tapecast_core::lag::LagLimit;
 use tapecast_fabric::park::Ringer;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Host, Monitor};
@@ -45,6 +46,7 @@ use roster::Roster;
 pub use roster::SessionRecord;
 use session::SessionEvent;
 pub use signals::{Notice, Signals};
+pub use watch::Evictions;
 
 /// How often the conductor looks around when nothing is expected.
 const TICK: Duration = Duration::from_millis(100);
@@ -61,12 +63,23 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Whether lossless sessions are allowed.
     pub lossless: bool,
+    /// From when on sessions lag.
+    pub lag: LagSettings,
     /// A subscriber that reads nothing for so long is not waited for.
     pub stall_max: Duration,
     /// Subscribers that the source waits for.
     pub wait_for: usize,
     /// Leave when the source has ended and everything was read.
     pub exit_at_end: bool,
+}
+
+/// From when on a session lags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LagSettings {
+    /// Lagging: counted, logged, shown.
+    pub soft: LagLimit,
+    /// Too far behind: a session that asked for it is disconnected. The most that one may wish for.
+    pub hard: LagLimit,
 }
 
 /// What the conductor works with.
@@ -88,6 +101,9 @@ pub struct Conductor<H: Host> {
     tickets: Vec<Ticket<H>>,
     tickets_issued: u64,
     refusals: Refusals,
+    evictions: Evictions,
+    /// When it began, for lags.
+    began: Instant,
     /// When the sessions were looked at last.
     looked: Instant,
     events: mpsc::UnboundedReceiver<SessionEvent>,
@@ -130,6 +146,8 @@ pub struct ConductorReport {
     pub feed: Option<FeedEnd>,
     /// Requests that were not granted.
     pub refusals: Refusals,
+    /// Sessions that were taken out, by reason.
+    pub evictions: Evictions,
     /// The page pool when everything was published, and before the sessions were ended.
     pub pool: PoolRecord,
     /// What became of connections to the control plane.
@@ -236,6 +254,8 @@ impl<H: Host> Conductor<H> {
             tickets: Vec::new(),
             tickets_issued: 0,
             refusals: Refusals::default(),
+            evictions: Evictions::default(),
+            began: Instant::now(),
             looked: Instant::now(),
             events,
             to_events,

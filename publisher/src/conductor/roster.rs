@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tapecast_control::{Peer, Pending};
+use tapecast_core::lag::{Lag, LagGauge, LagLimit};
+use tapecast_core::session::Eviction;
 use tapecast_fabric::{Monitor, SessionStats};
-use tapecast_wire::attach::{Farewell, Policy};
+use tapecast_wire::attach::{Farewell, LagLimits, Policy};
 use tapecast_wire::{Nanos, Position, SessionId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -36,6 +38,20 @@ pub(super) struct Member<M> {
     pub(super) goodbye: Option<oneshot::Sender<Goodbye>>,
     /// Position when it last read something, and when that was seen.
     seen: (Position, Option<Instant>),
+    /// How far it may lag, where it asked to be disconnected rather than to lag further.
+    lag_limit: Option<LagLimit>,
+    lag: LagGauge,
+    lags: Lags,
+}
+
+/// The times that a session lagged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lags {
+    /// When it was last seen to lag, while it does.
+    seen: Option<Nanos>,
+    count: u64,
+    total_ns: u64,
+    bytes_max: u64,
 }
 
 /// One session in the report.
@@ -53,7 +69,7 @@ pub struct SessionRecord {
     pub client: Option<String>,
     /// Address that it came from, over the network.
     pub address: Option<String>,
-    /// `conflate` or `lossless`.
+    /// `conflate`, `lossless` or `disconnect`.
     pub policy: &'static str,
     /// When it attached, Unix nanoseconds.
     pub attached_ns: u64,
@@ -85,11 +101,19 @@ pub struct SessionRecord {
     pub latency_max_ns: u64,
     /// Values in its cell that could not be true.
     pub faults: u64,
+    /// Times that it lagged: that it was beyond lag.soft_bytes or lag.soft_ms.
+    pub lags: u64,
+    /// How long in all, in nanoseconds.
+    pub lagging_ns: u64,
+    /// Most bytes that it was seen to lag by.
+    pub lag_bytes_max: u64,
 }
 
 impl<M: Monitor> Member<M> {
-    pub(super) fn new(pending: &Pending, monitor: M) -> Self {
+    pub(super) fn new(pending: &Pending, monitor: M, ceiling: LagLimit) -> Self {
         let request = pending.request();
+        let LagLimits { bytes, time } = request.lag;
+        let limit = ceiling.tightened(LagLimit { bytes, time });
         Self {
             id: SessionId(0),
             name: request.name.clone(),
@@ -103,14 +127,41 @@ impl<M: Monitor> Member<M> {
             reason: None,
             goodbye: None,
             seen: (Position(0), None),
+            lag_limit: (request.policy == Policy::Disconnect).then_some(limit),
+            lag: LagGauge::default(),
+            lags: Lags::default(),
         }
     }
 
-    /// Tells the subscriber that it is taken out. Nothing when that was done before.
-    pub(super) fn evict(&mut self, text: String) {
-        if let Some(goodbye) = self.goodbye.take() {
-            warn!(session = self.id.0, name = self.name, peer = %self.peer, "{text}");
-            let _told = goodbye.send(Goodbye { farewell: Farewell::Evicted, text });
+    /// Tells the subscriber that it is taken out. `false`, and nothing, when that was done before.
+    pub(super) fn evict(&mut self, reason: &Eviction) -> bool {
+        let Some(goodbye) = self.goodbye.take() else { return false };
+        let text = reason.to_string();
+        warn!(session = self.id.0, name = self.name, peer = %self.peer, "{text}");
+        let _told = goodbye.send(Goodbye { farewell: Farewell::Evicted, text });
+        true
+    }
+
+    /// Looks at how far it is behind. Returns why it must be taken out, when it asked for that.
+    /// Only what is asked regularly is told rightly.
+    pub(super) fn watch_lag(&mut self, soft: LagLimit, now: Nanos) -> Option<Eviction> {
+        let SessionStats { consumed, lag_bytes, .. } = self.monitor.stats();
+        let lag = self.lag.on_look(consumed, lag_bytes, now);
+        self.lags.bytes_max = self.lags.bytes_max.max(lag_bytes);
+        if self.lags.on_look(soft.is_exceeded(lag), now) {
+            self.log_lag(lag);
+        }
+        let limit = self.lag_limit?;
+        limit.is_exceeded(lag).then_some(Eviction::Lagging { lag, limit })
+    }
+
+    /// The first times are told, then each time that their number has doubled: one that lags all
+    /// the time shall not fill the log.
+    fn log_lag(&self, lag: Lag) {
+        if self.lags.count.is_power_of_two() {
+            let (bytes, time_ms) = (lag.bytes, lag.time.0 / 1_000_000);
+            let (session, times) = (self.id.0, self.lags.count);
+            warn!(session, name = self.name, peer = %self.peer, bytes, time_ms, times, "lags");
         }
     }
 
@@ -146,7 +197,7 @@ impl<M: Monitor> Member<M> {
             uid,
             client,
             address,
-            policy = policy_word(self.policy),
+            policy = self.policy.word(),
             symbols = self.symbols,
             "attached"
         );
@@ -162,7 +213,7 @@ impl<M: Monitor> Member<M> {
             uid,
             client,
             address,
-            policy: policy_word(self.policy),
+            policy: self.policy.word(),
             attached_ns: self.since.0,
             detached_ns: unix_now().0,
             reason: self.reason.clone().unwrap_or_else(|| "the publisher has ended".to_owned()),
@@ -178,7 +229,22 @@ impl<M: Monitor> Member<M> {
             latency_p99_9_ns: latency.p99_9_ns,
             latency_max_ns: latency.max_ns,
             faults,
+            lags: self.lags.count,
+            lagging_ns: self.lags.total_ns,
+            lag_bytes_max: self.lags.bytes_max,
         }
+    }
+}
+
+impl Lags {
+    /// Whether a time begins in which it lags.
+    fn on_look(&mut self, lags: bool, now: Nanos) -> bool {
+        let before = self.seen.take();
+        self.total_ns += before.map_or(0, |seen| now.since(seen).0);
+        self.seen = lags.then_some(now);
+        let begins = lags && before.is_none();
+        self.count += u64::from(begins);
+        begins
     }
 }
 
@@ -199,13 +265,6 @@ impl Whom {
             client: peer.client().map(ToString::to_string),
             address: peer.address().map(|address| address.to_string()),
         }
-    }
-}
-
-const fn policy_word(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Conflate => "conflate",
-        Policy::Lossless => "lossless",
     }
 }
 

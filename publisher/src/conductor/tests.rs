@@ -11,6 +11,7 @@ use tapecast_control::client::{
 use tapecast_control::{
     ClientPattern, Entitlement, TcpListener, TcpListenerOptions, TlsFiles, TlsIdentity,
 };
+use tapecast_core::session::Eviction;
 use tapecast_fabric::park::{IdleStrategy, Parker};
 use tapecast_fabric::pool::Shared;
 use tapecast_fabric::pool::{Pool, PoolConfig};
@@ -40,7 +41,7 @@ struct Script {
     /// What was done, in order.
     notes: Vec<String>,
     /// Why the session is to be evicted.
-    evicted: Option<String>,
+    evicted: Option<Eviction>,
     /// Why the fabric has failed.
     failed: Option<String>,
 }
@@ -54,8 +55,8 @@ impl Record {
         self.0.lock().unwrap().notes.clone()
     }
 
-    fn evict(&self, why: &str) {
-        self.0.lock().unwrap().evicted = Some(why.to_owned());
+    fn evict(&self, why: Eviction) {
+        self.0.lock().unwrap().evicted = Some(why);
     }
 
     fn fail(&self, why: &str) {
@@ -104,8 +105,8 @@ impl Monitor for FakeMonitor {
         SessionStats::default()
     }
 
-    fn evicted(&self) -> Option<String> {
-        self.0.0.lock().unwrap().evicted.clone()
+    fn evicted(&self) -> Option<Eviction> {
+        self.0.0.lock().unwrap().evicted
     }
 
     fn quench(&self) {
@@ -224,6 +225,7 @@ impl Bench {
             epoch: Epoch(5),
             sessions_max: 1,
             lossless: false,
+            lag: LagSettings::default(),
             stall_max: PATIENCE,
             wait_for: 0,
             exit_at_end: false,
@@ -355,11 +357,11 @@ fn what_the_fabric_evicts_is_told_why_and_taken_out() {
     let mut bench = Bench::new(PATIENCE, Entitlements::default());
     let mut granted = bench.granted(request(&[]));
     bench.until(|conductor| conductor.roster.attached_count() == 1);
-    bench.record.evict("its writes failed");
+    bench.record.evict(Eviction::Unreachable);
     bench.until(|conductor| conductor.roster.count() == 0);
     let told = farewell(&mut granted);
     let LifelineStatus::Farewell(Farewell::Evicted, text) = told else { panic!("{told:?}") };
-    assert_eq!(text, "its writes failed");
+    assert_eq!(text, Eviction::Unreachable.to_string());
     assert_eq!(bench.record.notes()[2..], ["quenched", "detached", "dropped"]);
 }
 
@@ -368,7 +370,7 @@ fn one_that_has_left_is_not_evicted() {
     let mut bench = Bench::new(PATIENCE, Entitlements::default());
     let _granted = bench.granted(request(&[]));
     bench.until(|conductor| conductor.roster.attached_count() == 1);
-    bench.record.evict("its writes failed");
+    bench.record.evict(Eviction::Unreachable);
     let left = bench.conductor.roster.get_mut(SessionId(0)).unwrap();
     left.reason = Some("it left in good order".to_owned());
     bench.conductor.evict_fallen();

@@ -1,12 +1,45 @@
 //! What the conductor looks at again and again: sessions that hold up others or have failed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use tapecast_control::AnyListener;
+use tapecast_core::session::Eviction;
 use tapecast_fabric::{Host, Monitor};
+use tapecast_wire::Nanos;
 use tracing::{info, warn};
 
 use super::{Conductor, TICK};
+
+/// Sessions that were taken out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Evictions {
+    /// It asked to be disconnected rather than to lag so far.
+    pub lagging: u64,
+    /// It asked to be disconnected rather than conflated, and its ring was full.
+    pub overrun: u64,
+    /// It was lossless and stopped all others.
+    pub stalled: u64,
+    /// It gave no sign of life.
+    pub silent: u64,
+    /// It claimed what cannot be true.
+    pub liar: u64,
+    /// A write into its memory failed.
+    pub unreachable: u64,
+}
+
+impl Evictions {
+    const fn count(&mut self, reason: &Eviction) {
+        *match reason {
+            Eviction::Lagging { .. } => &mut self.lagging,
+            Eviction::Overrun => &mut self.overrun,
+            Eviction::Stalled { .. } => &mut self.stalled,
+            Eviction::Silent { .. } => &mut self.silent,
+            Eviction::Liar(_) => &mut self.liar,
+            Eviction::Unreachable => &mut self.unreachable,
+        } += 1;
+    }
+}
 
 impl<H: Host> Conductor<H> {
     /// Looks at the sessions, unless that was done a moment ago.
@@ -17,6 +50,7 @@ impl<H: Host> Conductor<H> {
         self.looked = now;
         self.evict_fallen();
         self.evict_stalled(now);
+        self.watch_lags(now);
         for event in self.host.take_events() {
             warn!("RDMA device: {event}");
         }
@@ -26,8 +60,23 @@ impl<H: Host> Conductor<H> {
     /// them: what was still on its way to it must fail.
     pub(super) fn evict_fallen(&mut self) {
         for member in self.roster.members_mut().filter(|member| member.reason.is_none()) {
-            if let Some(text) = member.monitor.evicted() {
-                member.evict(text);
+            if let Some(reason) = member.monitor.evicted()
+                && member.evict(&reason)
+            {
+                self.evictions.count(&reason);
+            }
+        }
+    }
+
+    /// Counts who lags, and takes out who asked for that rather than to lag too far.
+    fn watch_lags(&mut self, now: Instant) {
+        let time = nanos(now.duration_since(self.began));
+        let soft = self.settings.lag.soft;
+        for member in self.roster.members_mut().filter(|member| member.reason.is_none()) {
+            if let Some(reason) = member.watch_lag(soft, time)
+                && member.evict(&reason)
+            {
+                self.evictions.count(&reason);
             }
         }
     }
@@ -39,12 +88,9 @@ impl<H: Host> Conductor<H> {
         }
         let stall_max = self.settings.stall_max;
         for member in self.roster.members_mut().filter(|member| member.is_lossless()) {
-            if member.has_stalled(now, stall_max) {
-                let seconds = stall_max.as_secs();
-                member.evict(format!(
-                    "evicted: a lossless subscriber that reads nothing for {seconds} s stops all \
-                     others; read faster, or attach with the conflating policy"
-                ));
+            let reason = Eviction::Stalled { seconds: stall_max.as_secs() };
+            if member.has_stalled(now, stall_max) && member.evict(&reason) {
+                self.evictions.count(&reason);
             }
         }
     }
@@ -74,4 +120,9 @@ impl<H: Host> Conductor<H> {
                 .members_mut()
                 .all(|member| member.lag_bytes() == 0 || member.has_stalled(now, stall_max))
     }
+}
+
+/// A time as the lag gauges take it.
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

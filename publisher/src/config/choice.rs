@@ -140,6 +140,8 @@ choice! {
         Conflate = "conflate",
         /// The publisher waits for it.
         Lossless = "lossless",
+        /// Its session ends.
+        Disconnect = "disconnect",
     }
 }
 

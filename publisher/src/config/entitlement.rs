@@ -17,7 +17,7 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ("client", "the DNS name in a client's certificate, uid:NUMBER or user:NAME"),
     ("sessions_max", "1 to 64"),
     ("symbols", "a list of symbols"),
-    ("policies", "a list of conflate, lossless"),
+    ("policies", "a list of conflate, lossless, disconnect"),
 ];
 
 /// One `[[entitlement]]`.
@@ -63,6 +63,7 @@ impl From<PolicyWord> for Policy {
         match word {
             PolicyWord::Conflate => Self::Conflate,
             PolicyWord::Lossless => Self::Lossless,
+            PolicyWord::Disconnect => Self::Disconnect,
         }
     }
 }

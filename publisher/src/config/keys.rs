@@ -48,7 +48,7 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 65] = [
+pub const KEYS: [Key; 69] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, journal, synthetic"),
@@ -106,6 +106,10 @@ pub const KEYS: [Key; 65] = [
     key("access.lossless", TRUTH),
     key("access.sessions_max", "1 to 64"),
     key("access.stall_max_s", "1 to 3600 seconds"),
+    key("lag.soft_bytes", "a size, 0 to 16 GiB, 0 for none"),
+    key("lag.soft_ms", "0 to 86400000 milliseconds, 0 for none"),
+    key("lag.hard_bytes", "a size, 0 to 16 GiB, 0 for none"),
+    key("lag.hard_ms", "0 to 86400000 milliseconds, 0 for none"),
     key("journal.path", "a path"),
     key("journal.rotate_bytes", "a size, 64 KiB to 1024 GiB"),
     key("journal.keep", "0 to 1000000 files, 0 for all"),

@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod journal;
 mod keys;
+mod lag;
 mod layers;
 mod network;
 mod places;
@@ -34,6 +35,7 @@ pub use entitlement::EntitlementConfig;
 pub use error::ConfigError;
 pub use journal::JournalConfig;
 pub(crate) use keys::distance;
+pub use lag::LagConfig;
 
 pub use keys::{KEYS, Key};
 pub use layers::{Effective, Layers, load};
@@ -68,6 +70,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// Who may attach, and how.
     pub access: AccessConfig,
+    /// From when on a session lags.
+    pub lag: LagConfig,
     /// Published snapshots on disk.
     pub journal: JournalConfig,
     /// Log lines.

@@ -3,7 +3,7 @@
 use crossbeam_channel::{Receiver, bounded};
 use tapecast_journal::{Entry, Hole, Series, files_of};
 use tapecast_wire::{
-    Flags, Instrument, InstrumentId, Level, Sequence, SnapshotFields, TradingStatus,
+    Flags, Instrument, InstrumentId, Level, Nanos, Sequence, SnapshotFields, TradingStatus,
     encode_snapshot,
 };
 
@@ -215,4 +215,23 @@ fn a_folder_that_cannot_be_made_is_an_error_that_says_what_to_do() {
     config.journal.path = Some(PathBuf::from("/nonexistent/journal"));
     let error = start(&config, Epoch(1), &Directory::new(1)).unwrap_err();
     assert!(error.to_string().contains("make the folder that it is to be in"), "{error}");
+}
+
+#[test]
+fn holes_that_say_more_than_can_be_counted_are_no_reason_to_stop() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("j.tapejournal");
+    let options = Options {
+        place: Place::File { path: path.clone(), replace: false },
+        identity: Identity { epoch: Epoch(7), origin: Origin::Publisher, levels: 10 },
+        sync: Sync::Never,
+    };
+    let mut writer = Writer::create(options, &[entry(0, "A")], Nanos(1)).unwrap();
+    for _ in 0..2 {
+        let hole = Hole { lost: u64::MAX, first_sequence: 1, last_sequence: 2 };
+        writer.append_hole(hole, Nanos(2)).unwrap();
+    }
+    writer.append_snapshot(&record(0, 1, Flags::NONE), Nanos(3)).unwrap();
+    writer.close(Nanos(4)).unwrap();
+    assert_eq!(replay(&path, &[]).snapshots.len(), 1);
 }

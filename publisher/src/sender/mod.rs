@@ -135,6 +135,8 @@ impl<F: Fabric> Sender<F> {
 
     /// Works until the channel is closed by a command.
     pub fn run(mut self, idle: IdleStrategy, mut parker: Parker) -> SenderReport {
+        // So that the fabric knows the time before the first session is attached.
+        self.fabric.turn(unix_now());
         let mut gated_turns = 0;
         loop {
             match self.do_work() {

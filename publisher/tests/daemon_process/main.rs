@@ -5,6 +5,7 @@
 mod certificates;
 mod config;
 mod entitlements;
+mod lag;
 mod life;
 mod misuse;
 mod sessions;

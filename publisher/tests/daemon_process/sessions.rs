@@ -2,24 +2,16 @@
 
 use std::sync::Barrier;
 
-use tapecast_control::client::{AttachError, LifelineStatus};
+use tapecast_control::client::LifelineStatus;
 use tapecast_fabric::{ChannelState, Delivery};
 use tapecast_wire::attach::{AttachRequest, Farewell, Policy, Refusal};
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{Flags, InstrumentId};
 
 use crate::life::counts;
-use crate::support::{Bench, Subscriber, request};
+use crate::support::{Bench, Subscriber, refused, request};
 
 const ENDLESS: [&str; 4] = ["--instruments", "5", "--steady-rate", "2000"];
-
-fn refused(outcome: Result<Subscriber, AttachError>) -> (Refusal, String) {
-    match outcome {
-        Err(AttachError::Refused { refusal, reason, .. }) => (refusal, reason),
-        Err(other) => panic!("not refused: {other}"),
-        Ok(_) => panic!("attached"),
-    }
-}
 
 #[test]
 fn a_lossless_subscriber_reads_every_snapshot_in_order_from_the_first() {

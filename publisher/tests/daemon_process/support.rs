@@ -14,7 +14,7 @@ use tapecast_control::client::{self, AttachError, ClientLifeline, LifelineStatus
 use tapecast_core::Interest;
 use tapecast_fabric::shm::ShmEndpoint;
 use tapecast_fabric::{ChannelState, Delivery, Receiver, WaitStrategy};
-use tapecast_wire::attach::{AttachRequest, Farewell, Policy};
+use tapecast_wire::attach::{AttachRequest, Farewell, Policy, Refusal};
 use tempfile::TempDir;
 
 /// Generous: only a daemon that hangs comes near it.
@@ -185,6 +185,15 @@ pub(crate) struct Subscriber {
 pub(crate) fn request(name: &str, policy: Policy, symbols: &[&str]) -> AttachRequest {
     let symbols = symbols.iter().map(|symbol| (*symbol).to_owned()).collect();
     AttachRequest { name: name.to_owned(), policy, symbols, ..AttachRequest::default() }
+}
+
+/// Why somebody was not let in.
+pub(crate) fn refused(outcome: Result<Subscriber, AttachError>) -> (Refusal, String) {
+    match outcome {
+        Err(AttachError::Refused { refusal, reason, .. }) => (refusal, reason),
+        Err(other) => panic!("not refused: {other}"),
+        Ok(_) => panic!("attached"),
+    }
 }
 
 impl Subscriber {

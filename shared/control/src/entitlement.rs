@@ -227,11 +227,11 @@ impl Rule {
         if let Some(policies) = policies
             && !policies.contains(&request.policy)
         {
-            let allowed: Vec<_> = policies.iter().copied().map(word).collect();
+            let allowed: Vec<_> = policies.iter().copied().map(Policy::word).collect();
             return Err(NotEntitled::new(format!(
                 "{client} may not have the policy {}, but only: {}; ask for that, or have the \
                  entitlement widened",
-                word(request.policy),
+                request.policy.word(),
                 allowed.join(", ")
             )));
         }
@@ -267,13 +267,6 @@ fn list<'a>(symbols: impl Iterator<Item = &'a String> + Clone) -> String {
         text += &format!(" and {} more", count - LISTED_MAX);
     }
     if text.is_empty() { "nothing, for it is entitled to no symbol".to_owned() } else { text }
-}
-
-const fn word(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Conflate => "conflate",
-        Policy::Lossless => "lossless",
-    }
 }
 
 #[cfg(test)]

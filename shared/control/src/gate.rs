@@ -58,7 +58,7 @@ pub(crate) struct Counters {
     malformed: Counter,
     timed_out: Counter,
     crowded_out: Counter,
-    gone: Counter,
+    pub(crate) gone: Counter,
     pub(crate) accept_failures: Counter,
     tls_expired: Counter,
     tls_unknown_ca: Counter,

@@ -112,7 +112,10 @@ impl Socket {
             Self::Unix(socket) => {
                 let (stream, _) = socket.accept().await?;
                 gate.counters.connections.increment();
-                let Ok(peer) = PeerCredentials::of(&stream) else { return Ok(None) };
+                let Ok(peer) = PeerCredentials::of(&stream) else {
+                    gate.counters.gone.increment();
+                    return Ok(None);
+                };
                 let verdict = gate.verdict(&peer);
                 if verdict == Verdict::NotAllowed {
                     // At once, so that strangers never take the room of those who may.
@@ -127,6 +130,7 @@ impl Socket {
                 gate.counters.connections.increment();
                 if let Err(error) = keepalive::set(&stream) {
                     tracing::debug!(%address, %error, "cannot set up a connection");
+                    gate.counters.gone.increment();
                     return Ok(None);
                 }
                 Ok(Some(Arrival::Remote { stream, address, tls: tls.clone() }))

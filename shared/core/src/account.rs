@@ -9,6 +9,9 @@
 //! joining   first record of an instrument: base = sequence - 1   (it stands for itself)
 //! live      first record of an instrument: base = 0              (it was born after the join)
 //! ```
+//!
+//! The newest record of an instrument can be asked for again. Then it counts once more on both
+//! sides: `published = last - base + refreshed`.
 
 use tapecast_wire::limits::MAX_INSTRUMENTS;
 use tapecast_wire::{InstrumentId, Sequence};
@@ -37,7 +40,8 @@ pub enum Verdict {
     Stale,
     /// Deliver it.
     Deliver {
-        /// First record of this instrument since it was joined or watched.
+        /// First record of this instrument since it was joined or watched, or one that was
+        /// delivered before and asked for again.
         initial: bool,
         /// Older records that this one replaces.
         conflated: u64,
@@ -59,7 +63,7 @@ pub struct Totals {
     pub conflated: u64,
     /// Records that nothing accounts for. 0 in health.
     pub lost: u64,
-    /// Delivered records that were the first of their instrument.
+    /// Delivered records that were the first of their instrument, or were asked for again.
     pub initial_images: u64,
 }
 
@@ -83,7 +87,7 @@ pub struct InstrumentTotals {
 /// One cache line for each instrument: a record touches exactly one.
 ///
 /// # Invariants
-/// `base <= last` and `last - base == delivered + conflated + lost`.
+/// `base <= last` and `last - base + refreshed == delivered + conflated + lost`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Entry {
@@ -92,11 +96,16 @@ struct Entry {
     delivered: u64,
     conflated: u64,
     lost: u64,
+    /// Of those delivered, the ones that had been delivered before and were asked for again.
+    refreshed: u64,
     wanted: bool,
     /// A first record is still to come.
     fresh: bool,
     /// That first record stands for itself only, even when the account is live.
     rebase: bool,
+    /// Times that it was watched again after it was dropped. Records of before may still be on their
+    /// way; the hole behind them is what was published while it was not watched, and nobody's loss.
+    resumed: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -164,6 +173,37 @@ impl Account {
             .is_some_and(|entry| entry.wanted && sequence.0 > entry.last)
     }
 
+    /// Whether the newest record of an instrument would be delivered in answer to a request, which
+    /// may be the one that was delivered last. Counts nothing.
+    #[must_use]
+    pub fn would_answer(&self, instrument: InstrumentId, sequence: Sequence) -> bool {
+        let entry = self.entries.get(instrument.index());
+        sequence.0 > 0 && entry.is_some_and(|entry| entry.wanted && sequence.0 >= entry.last)
+    }
+
+    /// As [`Account::on_record`], for the newest record of an instrument, which was asked for: when
+    /// it is the one that was delivered last, it is delivered and counted once more.
+    pub fn on_answer(
+        &mut self,
+        instrument: InstrumentId,
+        sequence: Sequence,
+        jump: Jump,
+    ) -> Verdict {
+        match self.entries.get_mut(instrument.index()) {
+            Some(entry) if entry.wanted && sequence.0 > 0 && sequence.0 == entry.last => {
+                entry.delivered += 1;
+                entry.refreshed += 1;
+                entry.fresh = false;
+                entry.rebase = false;
+                self.totals.published = self.totals.published.wrapping_add(1);
+                self.totals.delivered += 1;
+                self.totals.initial_images += 1;
+                Verdict::Deliver { initial: true, conflated: 0, lost: 0 }
+            }
+            _ => self.on_record(instrument, sequence, jump),
+        }
+    }
+
     /// Judges one record and counts it. Call it exactly once for each record that will be delivered
     /// when the verdict says so, in the order in which they arrive.
     ///
@@ -206,7 +246,9 @@ impl Account {
         let entry = &mut self.entries[instrument.index()];
         let initial = entry.fresh;
         let mut skipped = sequence.0 - entry.last - 1;
-        if initial && (self.joining || entry.rebase) {
+        let is_behind_a_drop = entry.resumed > 0 && skipped > 0;
+        if is_behind_a_drop || (initial && (self.joining || entry.rebase)) {
+            entry.resumed -= u32::from(is_behind_a_drop);
             entry.base += skipped;
             skipped = 0;
         }
@@ -271,6 +313,7 @@ impl Account {
         entry.wanted = true;
         entry.fresh = true;
         entry.rebase = true;
+        entry.resumed += u32::from(entry.last > 0);
         true
     }
 
@@ -293,7 +336,7 @@ impl Account {
     pub fn instrument(&self, instrument: InstrumentId) -> Option<InstrumentTotals> {
         self.entries.get(instrument.index()).map(|entry| InstrumentTotals {
             last_sequence: Sequence(entry.last),
-            published: entry.last - entry.base,
+            published: entry.last - entry.base + entry.refreshed,
             delivered: entry.delivered,
             conflated: entry.conflated,
             lost: entry.lost,
@@ -308,7 +351,8 @@ impl Account {
         for (index, entry) in self.entries.iter().enumerate() {
             assert!(entry.base <= entry.last, "instrument {index}: {entry:?}");
             let counted = entry.delivered + entry.conflated + entry.lost;
-            assert_eq!(entry.last - entry.base, counted, "instrument {index}: {entry:?}");
+            let published = entry.last - entry.base + entry.refreshed;
+            assert_eq!(published, counted, "instrument {index}: {entry:?}");
             assert!(entry.fresh || entry.delivered > 0, "instrument {index}: {entry:?}");
             assert!(entry.fresh || !entry.rebase, "instrument {index}: {entry:?}");
         }

@@ -17,6 +17,8 @@
 //!   before anything published after the attach: the first `initial_images` snapshots of a session
 //!   are exactly the image.
 //! - A session that is evicted takes nothing more, gates nobody and delays nobody.
+//! - A session that asked to be disconnected is evicted by the publish for which something would
+//!   have been left out, and never conflated once it had caught up.
 
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentId, Nanos, Position, Sequence, SessionId};
@@ -143,6 +145,12 @@ pub struct FanOut {
     published: u64,
     /// Session that the present batch begins with.
     start: u32,
+    /// Sessions in which instruments rest.
+    paced: Mask,
+    /// Sessions that a publish has evicted, until somebody asks.
+    fallen: Mask,
+    /// The time, as it was said last.
+    now: Nanos,
 }
 
 impl FanOut {
@@ -159,6 +167,9 @@ impl FanOut {
             born: 0,
             published: 0,
             start: 0,
+            paced: Mask::default(),
+            fallen: Mask::default(),
+            now: Nanos(0),
         }
     }
 
@@ -219,6 +230,9 @@ impl FanOut {
         if session.is_lossless() {
             self.lossless = self.lossless.with(id);
         }
+        if session.is_paced() {
+            self.paced = self.paced.with(id);
+        }
         self.sessions[free] = Some(session);
         Ok(Attached { session: id, initial_images })
     }
@@ -244,6 +258,7 @@ impl FanOut {
             self.lossless = self.lossless.without(id);
         }
         self.staged = self.staged.without(id);
+        self.paced = self.paced.without(id);
     }
 
     /// Holds a session back, or lets it go on: while it is held nothing is staged for it, whatever
@@ -271,14 +286,59 @@ impl FanOut {
         }
     }
 
-    /// A session asks for one more instrument: its newest snapshot is sent as an initial image that
-    /// stands for itself. Returns whether that changed anything.
+    /// A session asks for the newest snapshot of an instrument. Of one more, it is sent as an
+    /// initial image that stands for itself; of one that it has, it is sent again if it was sent
+    /// before. Returns whether that changed anything.
     pub fn watch(&mut self, id: SessionId, instrument: InstrumentId) -> bool {
         let Some(latest) = self.latest.get(instrument.index()) else {
             return false;
         };
-        let session = self.sessions.get_mut(id.index()).and_then(Option::as_mut);
+        let session = self.sessions[id.index()].as_mut().filter(|_| self.served.contains(id));
         session.is_some_and(|session| session.watch(instrument, latest))
+    }
+
+    /// A session asks for an instrument no more. Returns whether that changed anything.
+    ///
+    /// # Panics
+    /// While the session is joining, in builds with debug assertions: ask
+    /// [`Session::is_joining`] first.
+    pub fn unwatch(&mut self, id: SessionId, instrument: InstrumentId) -> bool {
+        let Some(latest) = self.latest.get(instrument.index()) else {
+            return false;
+        };
+        let session = self.sessions[id.index()].as_mut().filter(|_| self.served.contains(id));
+        session.is_some_and(|session| session.unwatch(instrument, latest))
+    }
+
+    /// The time is `now`: what has rested long enough is due.
+    pub fn on_time(&mut self, now: Nanos) {
+        self.now = now;
+        for id in self.paced.from(0) {
+            if let Some(session) = &mut self.sessions[id.index()] {
+                session.wake(now);
+            }
+        }
+    }
+
+    /// Whether something waits for its rest to end.
+    #[must_use]
+    pub fn has_resting(&self) -> bool {
+        let rests = |id: SessionId| self.session(id).is_some_and(Session::has_resting);
+        self.paced.from(0).any(rests)
+    }
+
+    /// The channel ends: what waits for its rest to end is due, and nothing rests any more.
+    pub fn stop_pacing(&mut self) {
+        for id in self.paced.from(0) {
+            if let Some(session) = &mut self.sessions[id.index()] {
+                session.stop_pacing();
+            }
+        }
+    }
+
+    /// Sessions that a publish has evicted since this was asked last.
+    pub fn take_fallen(&mut self) -> impl Iterator<Item = SessionId> + use<> {
+        core::mem::take(&mut self.fallen).from(0)
     }
 
     /// Publishes one snapshot: `stage` is called for each session that has credit for it; for the
@@ -302,13 +362,23 @@ impl FanOut {
         debug_assert!(record_bytes <= tapecast_wire::limits::PAGE_BYTES);
         for id in self.served.from(self.start) {
             let Some(session) = &mut self.sessions[id.index()] else { continue };
-            let outcome = session.on_publish(instrument, &latest, step, self.directory_count);
-            if let Outcome::Stage(placement) = outcome {
-                self.staged = self.staged.with(id);
-                stage(&Staging { session: id, source: Source::Published, placement });
+            let count = self.directory_count;
+            match session.on_publish(instrument, &latest, step, count, self.now) {
+                Outcome::Stage(placement) => {
+                    self.staged = self.staged.with(id);
+                    stage(&Staging { session: id, source: Source::Published, placement });
+                }
+                Outcome::Overrun => self.on_overrun(id),
+                Outcome::Dirty | Outcome::Unwanted => {}
             }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn on_overrun(&mut self, id: SessionId) {
+        self.evict(id, Eviction::Overrun);
+        self.fallen = self.fallen.with(id);
     }
 
     #[inline]
@@ -364,6 +434,7 @@ impl FanOut {
         for count in 0..limit {
             let due = session.due(&self.latest, self.directory_count, &mut budget);
             let Some((due, record_bytes)) = due else {
+                session.note_backlog(self.directory_count);
                 return (count, Staged::Done);
             };
             let Ok(placement) = session.window.place(record_bytes) else {
@@ -377,7 +448,7 @@ impl FanOut {
             if stage(&Staging { session: id, source, placement }) == Staged::NoMemory {
                 return (count, Staged::NoMemory);
             }
-            session.on_staged(due, &placement, &self.latest);
+            session.on_staged(due, &placement, &self.latest, self.now);
             self.staged = self.staged.with(id);
         }
         (limit, Staged::Done)

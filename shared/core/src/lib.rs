@@ -8,7 +8,9 @@
 //! ```text
 //! publisher   FanOut ── 64 × Session ── CreditWindow   bytes, receives, send queue
 //!                                   ├── DirtyQueue     longest dirty first
+//!                                   ├── Pace           least time between two snapshots
 //!                                   └── Liveness       heartbeat
+//! conductor   LagGauge                                 bytes and time behind
 //! subscriber  Account                                  deliver, conflated, lost
 //! ```
 //!
@@ -23,7 +25,9 @@ pub mod credit;
 mod dirty;
 pub mod fan_out;
 mod interest;
+pub mod lag;
 mod liveness;
+mod pace;
 pub mod planted;
 pub mod session;
 mod set;
@@ -33,6 +37,7 @@ pub use dirty::DirtyQueue;
 pub use fan_out::FanOut;
 pub use interest::Interest;
 pub use liveness::Liveness;
+pub use pace::Pace;
 pub use session::Session;
 pub use set::InstrumentSet;
 pub use signal::SignalRule;

@@ -72,6 +72,12 @@ bugs! {
         "the pump serves nobody behind the first session that has no credit";
     DoorbellLate: "doorbell-late",
         "the first session that a flush serves gets its doorbell with the next one";
+    DisconnectConflates: "disconnect-conflates",
+        "a session that asked to be disconnected rather than conflated is conflated";
+    RefreshForgotten: "refresh-forgotten",
+        "a request for an image that was sent before is passed over";
+    RestForgotten: "rest-forgotten",
+        "an instrument does not rest while no other one does";
     FullQueueTakesControl: "full-queue-takes-control",
         "a heartbeat is staged though the send queue is full";
 }

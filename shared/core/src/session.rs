@@ -18,7 +18,9 @@ use tapecast_wire::{InstrumentId, Nanos, Sequence};
 use crate::Interest;
 use crate::credit::{CreditWindow, Liar, Placement, WindowSize};
 use crate::dirty::DirtyQueue;
+use crate::lag::{Lag, LagLimit};
 use crate::liveness::Liveness;
+use crate::pace::Pace;
 use crate::planted::{Planted, is_planted};
 use crate::set::InstrumentSet;
 
@@ -35,6 +37,8 @@ pub struct Terms {
     /// Silence of its heartbeat after which it is evicted; `None` for never. A lossless session
     /// needs one: while it is stopped, it stops the publisher.
     pub silence_limit: Option<Nanos>,
+    /// Least time between two snapshots of one instrument; 0 for none.
+    pub min_interval: Nanos,
 }
 
 /// Why a session must be taken out.
@@ -46,6 +50,34 @@ pub enum Eviction {
     /// A work request of it failed.
     #[error("a write into the subscriber's memory failed: it is gone or its memory was withdrawn")]
     Unreachable,
+    /// It asked to be disconnected rather than conflated, and would have had to be conflated.
+    #[error(
+        "the subscriber asked to be disconnected rather than conflated, and its ring is full: read \
+         faster, bring a larger ring, or attach with the policy conflate"
+    )]
+    Overrun,
+    /// It asked to be disconnected rather than to lag.
+    #[error(
+        "the subscriber asked to be disconnected rather than to lag, and is {} bytes and {} ms \
+         behind, of which {} bytes and {} ms are allowed (0: any): read faster, or attach with the \
+         policy conflate",
+        lag.bytes, lag.time.0 / 1_000_000, limit.bytes, limit.time.0 / 1_000_000
+    )]
+    Lagging {
+        /// How far it is behind.
+        lag: Lag,
+        /// How far it may be.
+        limit: LagLimit,
+    },
+    /// It is lossless, and stopped all others.
+    #[error(
+        "evicted: a lossless subscriber that reads nothing for {seconds} s stops all others; read \
+         faster, or attach with the conflating policy"
+    )]
+    Stalled {
+        /// How long, in seconds.
+        seconds: u64,
+    },
     /// It gave no sign of life.
     #[error("the subscriber gave no sign of life for {silent_ns} ns: it is stopped or gone")]
     Silent {
@@ -87,13 +119,15 @@ pub(crate) struct Latest {
 /// What has been sent of one instrument.
 ///
 /// # Invariants
-/// `last - base == sent + conflated`, with `base <= last`.
+/// `last - base + refreshed == sent + conflated`, with `base <= last`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     last: u64,
     base: u64,
     sent: u64,
     conflated: u64,
+    /// Of those sent, the ones that had been sent before and were asked for again.
+    refreshed: u64,
 }
 
 /// The part of a joining session's initial image that is still to be sent.
@@ -117,6 +151,8 @@ pub(crate) enum Outcome {
     Unwanted,
     Stage(Placement),
     Dirty,
+    /// The session must end, rather than that a snapshot is left out.
+    Overrun,
 }
 
 /// One session, prepared by the conductor so that attaching it allocates nothing.
@@ -139,6 +175,10 @@ pub struct Session {
     eviction: Option<Eviction>,
     /// Whether nothing may be staged now, whatever credit there is.
     held: bool,
+    /// Whether nothing has waited for it since it was attached, at one moment at least. Until then
+    /// it is joining, and what is published meanwhile may be conflated whatever its policy.
+    caught_up: bool,
+    pace: Option<Pace>,
 }
 
 impl Session {
@@ -164,6 +204,8 @@ impl Session {
             liveness: Liveness::new(terms.silence_limit),
             eviction: None,
             held: false,
+            caught_up: false,
+            pace: (terms.min_interval.0 > 0).then(|| Pace::new(terms.min_interval, capacity)),
         }
     }
 
@@ -217,6 +259,31 @@ impl Session {
 
     pub(crate) const fn is_lossless(&self) -> bool {
         matches!(self.terms.policy, Policy::Lossless)
+    }
+
+    pub(crate) const fn is_paced(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    /// Whether something waits for a rest to end.
+    pub(crate) fn has_resting(&self) -> bool {
+        self.pace.as_ref().is_some_and(Pace::has_waiting)
+    }
+
+    /// Makes dirty what has rested long enough.
+    pub(crate) fn wake(&mut self, now: Nanos) {
+        let Some(pace) = &mut self.pace else { return };
+        while let Some(instrument) = pace.wake(now) {
+            self.dirty.mark(instrument);
+        }
+    }
+
+    /// Nothing rests any more: the channel ends.
+    pub(crate) fn stop_pacing(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.stop();
+        }
+        self.wake(Nanos(0));
     }
 
     pub(crate) const fn is_held(&self) -> bool {
@@ -288,18 +355,26 @@ impl Session {
         latest: &Latest,
         step: u64,
         directory_count: u32,
+        now: Nanos,
     ) -> Outcome {
         if !self.wants(instrument) {
             return Outcome::Unwanted;
         }
+        if self.rests(instrument) {
+            return self.on_publish_at_rest(instrument, latest, step);
+        }
+        let waits = self.note_backlog(directory_count);
         if !self.held
-            && !self.has_backlog(directory_count)
+            && !waits
             && let Ok(placement) = self.window.place(usize::from(latest.record_bytes))
         {
             self.window.take(&placement);
             self.count_published(instrument, latest, step);
-            self.count_sent(instrument, latest);
+            self.count_sent(instrument, latest, now);
             return Outcome::Stage(placement);
+        }
+        if self.would_conflate(instrument, latest, step) {
+            return Outcome::Overrun;
         }
         if !self.awaits_image(instrument, latest) {
             self.count_published(instrument, latest, step);
@@ -310,6 +385,47 @@ impl Session {
             }
         }
         Outcome::Dirty
+    }
+
+    /// Whether something waits for it. From the first time that nothing does it has caught up.
+    #[inline]
+    pub(crate) fn note_backlog(&mut self, directory_count: u32) -> bool {
+        let waits = self.has_backlog(directory_count);
+        self.caught_up |= !waits;
+        waits
+    }
+
+    #[inline]
+    fn rests(&self, instrument: InstrumentId) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.is_resting(instrument))
+    }
+
+    /// What is published while its instrument rests waits beside the backlog, and delays nobody.
+    #[cold]
+    fn on_publish_at_rest(
+        &mut self,
+        instrument: InstrumentId,
+        latest: &Latest,
+        step: u64,
+    ) -> Outcome {
+        self.count_published(instrument, latest, step);
+        if !self.dirty.contains(instrument)
+            && let Some(pace) = &mut self.pace
+        {
+            pace.wait(instrument);
+        }
+        Outcome::Dirty
+    }
+
+    /// Whether a session that shall be disconnected rather than conflated would now be conflated:
+    /// the snapshot before this one has not been sent.
+    fn would_conflate(&self, instrument: InstrumentId, latest: &Latest, step: u64) -> bool {
+        let unsent = || latest.sequence - step > self.entries[instrument.index()].last;
+        matches!(self.terms.policy, Policy::Disconnect)
+            && self.caught_up
+            && !is_planted(Planted::DisconnectConflates)
+            && unsent()
+            && !self.stands_alone(instrument, latest)
     }
 
     /// What to send next and how long that is. At most `budget` instruments that turn out to need
@@ -340,12 +456,24 @@ impl Session {
             }
             return None;
         }
-        let id = self.dirty.oldest()?;
-        Some((Due::Dirty(id), usize::from(latest[id.index()].record_bytes)))
+        while let Some(id) = self.dirty.oldest() {
+            if self.wants(id) {
+                return Some((Due::Dirty(id), usize::from(latest[id.index()].record_bytes)));
+            }
+            // It was dropped while it waited.
+            self.dirty.pop_oldest();
+        }
+        None
     }
 
     /// What [`Session::due`] returned has been staged at `placement`.
-    pub(crate) fn on_staged(&mut self, due: Due, placement: &Placement, latest: &[Latest]) {
+    pub(crate) fn on_staged(
+        &mut self,
+        due: Due,
+        placement: &Placement,
+        latest: &[Latest],
+        now: Nanos,
+    ) {
         self.window.take(placement);
         match due {
             Due::Directory(id) if id.0 == self.announced => self.announced += 1,
@@ -357,11 +485,11 @@ impl Session {
                     let next = InstrumentId(id.0 + 1);
                     (walk.left > 1).then_some(Walk { next, left: walk.left - 1 })
                 });
-                self.count_sent(id, &latest[id.index()]);
+                self.count_sent(id, &latest[id.index()], now);
             }
             Due::Dirty(id) => {
                 self.dirty.pop_oldest();
-                self.count_sent(id, &latest[id.index()]);
+                self.count_sent(id, &latest[id.index()], now);
                 if is_planted(Planted::ConflatedLostOnWrap) && placement.padding.is_some() {
                     let entry = &mut self.entries[id.index()];
                     self.totals.conflated -= core::mem::take(&mut entry.conflated);
@@ -377,10 +505,16 @@ impl Session {
         }
     }
 
-    /// Asks for one more instrument. Returns whether that changed anything.
+    /// Asks for the newest snapshot of an instrument: of one more, or again of one that was asked
+    /// for before. Returns whether that changed anything.
     pub(crate) fn watch(&mut self, instrument: InstrumentId, latest: &Latest) -> bool {
-        if !self.wanted.insert(instrument) {
+        if instrument.index() >= self.capacity() {
             return false;
+        }
+        if !self.wanted.insert(instrument) {
+            // Where an image is still to come, it is the answer.
+            let comes = latest.born == 0 || self.awaits_image(instrument, latest);
+            return !comes && !is_planted(Planted::RefreshForgotten) && self.dirty.mark(instrument);
         }
         // It is not one of those that the walk was promised to send, and not born after it either.
         self.rebase.insert(instrument);
@@ -390,16 +524,30 @@ impl Session {
         true
     }
 
+    /// Asks for an instrument no more. What was published of it and not sent is nobody's loss.
+    /// Returns whether that changed anything. Not while the session is joining: the number of its
+    /// initial images has been told.
+    pub(crate) fn unwatch(&mut self, instrument: InstrumentId, latest: &Latest) -> bool {
+        debug_assert!(!self.is_joining(), "{instrument} is dropped from an initial image");
+        let pending = match self.wants(instrument) {
+            true => self.instrument_totals(instrument, latest).pending(),
+            false => return false,
+        };
+        self.totals.published -= pending;
+        self.rebase.remove(instrument);
+        self.wanted.remove(instrument)
+    }
+
     /// Counts of one instrument, given its newest snapshot.
     pub(crate) fn instrument_totals(&self, id: InstrumentId, latest: &Latest) -> SentTotals {
         let entry = &self.entries[id.index()];
-        let Entry { last, base, sent, conflated } = *entry;
+        let Entry { last, base, sent, conflated, refreshed } = *entry;
         let pending = if !self.wants(id) || latest.born == 0 || self.stands_alone(id, latest) {
             0
         } else {
             latest.sequence - last
         };
-        SentTotals { published: last - base + pending, sent, conflated }
+        SentTotals { published: last - base + refreshed + pending, sent, conflated }
     }
 
     #[inline]
@@ -410,9 +558,20 @@ impl Session {
     }
 
     #[inline]
-    fn count_sent(&mut self, instrument: InstrumentId, latest: &Latest) {
+    fn count_sent(&mut self, instrument: InstrumentId, latest: &Latest, now: Nanos) {
+        if let Some(pace) = &mut self.pace {
+            pace.rest(instrument, now);
+        }
         let stands_alone = self.stands_alone(instrument, latest);
         let entry = &mut self.entries[instrument.index()];
+        self.totals.sent += 1;
+        entry.sent += 1;
+        if latest.sequence == entry.last {
+            entry.refreshed += 1;
+            self.totals.published += 1;
+            self.rebase.remove(instrument);
+            return;
+        }
         let skipped = latest.sequence - entry.last - 1;
         if stands_alone {
             entry.base += skipped;
@@ -423,14 +582,15 @@ impl Session {
             self.totals.conflated += skipped;
         }
         entry.last = latest.sequence;
-        entry.sent += 1;
-        self.totals.sent += 1;
     }
 
     pub(crate) fn assert_invariants(&self, latest: &[Latest]) {
         self.window.assert_invariants();
         self.dirty.assert_invariants();
         self.changed.assert_invariants();
+        if let Some(pace) = &self.pace {
+            pace.assert_invariants();
+        }
         if self.eviction.is_some() {
             return;
         }
@@ -438,15 +598,15 @@ impl Session {
         for (index, facts) in latest.iter().enumerate() {
             let id = InstrumentId(index as u32);
             let entry = &self.entries[index];
-            assert_eq!(entry.last - entry.base, entry.sent + entry.conflated, "{id}: {entry:?}");
+            let published = entry.last - entry.base + entry.refreshed;
+            assert_eq!(published, entry.sent + entry.conflated, "{id}: {entry:?}");
             assert!(entry.last <= facts.sequence, "{id}: {entry:?} {facts:?}");
             let totals = self.instrument_totals(id, facts);
-            let waits = self.dirty.contains(id);
-            assert_eq!(
-                totals.pending() > 0,
-                waits && !self.stands_alone(id, facts),
-                "{id}: {totals:?}"
-            );
+            let rests = self.pace.as_ref().is_some_and(|pace| pace.is_waiting(id));
+            let waits = rests || self.dirty.contains(id);
+            let is_old = entry.last == facts.sequence || self.stands_alone(id, facts);
+            let is_due = waits && self.wants(id) && !is_old;
+            assert_eq!(totals.pending() > 0, is_due, "{id}: {totals:?}");
             sums.published += totals.published;
             sums.sent += totals.sent;
             sums.conflated += totals.conflated;

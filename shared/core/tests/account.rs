@@ -148,6 +148,7 @@ fn absurd_sequences_in_many_epochs_never_stop_the_process() {
 #[derive(Clone, Debug)]
 enum Op {
     Record { id: u32, sequence: u64, jump: Jump },
+    Answer { id: u32, sequence: u64, jump: Jump },
     BeginLive,
     BeginEpoch,
     Watch(u32),
@@ -157,8 +158,10 @@ enum Op {
 fn any_op() -> impl Strategy<Value = Op> {
     let jump = prop_oneof![Just(Jump::Conflated), Just(Jump::Unexplained)];
     prop_oneof![
-        20 => (0..4_u32, 0..24_u64, jump)
+        20 => (0..4_u32, 0..24_u64, jump.clone())
             .prop_map(|(id, sequence, jump)| Op::Record { id, sequence, jump }),
+        4 => (0..4_u32, 0..24_u64, jump)
+            .prop_map(|(id, sequence, jump)| Op::Answer { id, sequence, jump }),
         1 => Just(Op::BeginLive),
         1 => Just(Op::BeginEpoch),
         2 => (0..4_u32).prop_map(Op::Watch),
@@ -183,6 +186,10 @@ struct Model {
     fresh: BTreeMap<u32, bool>,
     unwanted: BTreeMap<u32, bool>,
     rewatched: BTreeMap<u32, bool>,
+    /// Holes behind a drop that may still come.
+    resumed: BTreeMap<u32, u32>,
+    /// Deliveries of what was delivered before.
+    again: BTreeMap<u32, u64>,
     is_live: bool,
     past: [u64; 3],
 }
@@ -201,14 +208,17 @@ impl Model {
             return Verdict::Stale;
         }
         let initial = *self.fresh.get(&id).unwrap_or(&true);
-        let own_only =
-            initial && (!self.is_live || self.rewatched.get(&id).copied().unwrap_or(false));
+        let holes = sequence - fates.len() as u64 - 1;
+        let resumed = self.resumed.entry(id).or_default();
+        let is_behind_a_drop = holes > 0 && *resumed > 0;
+        *resumed -= u32::from(is_behind_a_drop);
+        let stands_alone = !self.is_live || self.rewatched.get(&id).copied().unwrap_or(false);
+        let own_only = is_behind_a_drop || (initial && stands_alone);
         let fate = match (own_only, jump) {
             (true, _) => Fate::Uncounted,
             (false, Jump::Conflated) => Fate::Conflated,
             (false, Jump::Unexplained) => Fate::Lost,
         };
-        let holes = sequence - fates.len() as u64 - 1;
         fates.resize(sequence as usize - 1, fate);
         fates.push(Fate::Delivered);
         self.fresh.insert(id, false);
@@ -220,11 +230,26 @@ impl Model {
         )
     }
 
+    fn answer(&mut self, id: u32, sequence: u64, jump: Jump) -> Verdict {
+        let last = self.fates.get(&id).map_or(0, |fates| fates.len() as u64);
+        if self.unwanted.get(&id) == Some(&true) || last == 0 || sequence != last {
+            return self.record(id, sequence, jump);
+        }
+        *self.again.entry(id).or_default() += 1;
+        self.fresh.insert(id, false);
+        self.rewatched.insert(id, false);
+        deliver(true, 0, 0)
+    }
+
     fn apply(&mut self, op: &Op, account: &mut Account) {
         match *op {
             Op::Record { id, sequence, jump } => {
                 let verdict = account.on_record(InstrumentId(id), Sequence(sequence), jump);
                 assert_eq!(verdict, self.record(id, sequence, jump));
+            }
+            Op::Answer { id, sequence, jump } => {
+                let verdict = account.on_answer(InstrumentId(id), Sequence(sequence), jump);
+                assert_eq!(verdict, self.answer(id, sequence, jump));
             }
             Op::BeginLive => {
                 account.begin_live();
@@ -241,6 +266,8 @@ impl Model {
                 if changed {
                     self.fresh.insert(id, true);
                     self.rewatched.insert(id, true);
+                    let was_seen = self.fates.get(&id).is_some_and(|fates| !fates.is_empty());
+                    *self.resumed.entry(id).or_default() += u32::from(was_seen);
                 }
             }
             Op::Unwatch(id) => {
@@ -253,6 +280,7 @@ impl Model {
     fn totals(&self) -> [u64; 3] {
         let kinds = [Fate::Delivered, Fate::Conflated, Fate::Lost];
         let mut totals = self.past;
+        totals[0] += self.again.values().sum::<u64>();
         for (total, kind) in totals.iter_mut().zip(kinds) {
             *total += self.fates.keys().map(|id| self.count(*id, kind)).sum::<u64>();
         }
@@ -274,7 +302,9 @@ proptest! {
             prop_assert_eq!([totals.delivered, totals.conflated, totals.lost], model.totals());
             for id in 0..4 {
                 let instrument = account.instrument(InstrumentId(id)).unwrap();
-                prop_assert_eq!(instrument.delivered, model.count(id, Fate::Delivered));
+                let again = model.again.get(&id).copied().unwrap_or(0);
+                let delivered = model.count(id, Fate::Delivered) + again;
+                prop_assert_eq!(instrument.delivered, delivered);
                 prop_assert_eq!(instrument.conflated, model.count(id, Fate::Conflated));
                 prop_assert_eq!(instrument.lost, model.count(id, Fate::Lost));
             }

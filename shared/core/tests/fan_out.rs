@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tapecast_core::Interest;
 use tapecast_core::credit::Liar;
 use tapecast_core::fan_out::{AttachError, FanOut, Full, Record, Source};
-use tapecast_core::session::{Eviction, Session};
+use tapecast_core::session::{Eviction, Session, Terms};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentId, Nanos, Position, Sequence, SessionId};
@@ -234,6 +234,142 @@ fn an_instrument_that_is_watched_later_is_sent_its_newest_snapshot_at_once() {
     assert_eq!(world.subscriber(id).snapshots(), [(B, Sequence(5))]);
     let b = world.fan_out.instrument_totals(id, B).unwrap();
     assert_eq!((b.published, b.sent, b.conflated), (1, 1, 0));
+}
+
+#[test]
+fn a_snapshot_that_is_asked_for_again_is_sent_again_and_counts_once_more_on_both_ends() {
+    let mut world = world();
+    let id = attach(&mut world, Policy::Lossless);
+    world.settle();
+    world.apply(&Op::Publish { instrument: 0, record_bytes: 96 });
+    world.settle();
+    world.watch(id, A);
+    world.watch(id, A);
+    world.settle();
+    assert_eq!(world.subscriber(id).snapshots(), [(A, Sequence(1)), (A, Sequence(1))]);
+    let totals = world.fan_out.instrument_totals(id, A).unwrap();
+    assert_eq!((totals.published, totals.sent, totals.conflated), (2, 2, 0));
+    world.watch(id, A);
+    world.apply(&Op::Flush);
+    world.apply(&Op::Publish { instrument: 0, record_bytes: 96 });
+    world.settle();
+    world.apply(&Op::Publish { instrument: 0, record_bytes: 96 });
+    world.settle();
+    assert_eq!(world.subscriber(id).last_of(A), Sequence(2));
+    world.check();
+    world.check_settled();
+}
+
+#[test]
+fn an_instrument_that_is_dropped_is_sent_no_more_and_stands_for_itself_when_it_is_watched_again() {
+    let mut world = world();
+    let id = attach(&mut world, Policy::Conflate);
+    world.settle();
+    let publish = Op::Publish { instrument: 0, record_bytes: 4096 };
+    // The second waits for room when it is dropped.
+    world.apply(&publish);
+    world.apply(&publish);
+    world.unwatch(id, A);
+    world.apply(&publish);
+    world.settle();
+    world.check();
+    assert_eq!(world.subscriber(id).snapshots(), []);
+    let totals = world.fan_out.session(id).unwrap().totals();
+    assert_eq!((totals.published, totals.sent, totals.conflated), (1, 1, 0));
+    world.watch(id, A);
+    world.settle();
+    world.check();
+    assert_eq!(world.subscriber(id).snapshots(), [(A, Sequence(3))]);
+    let totals = world.fan_out.session(id).unwrap().totals();
+    assert_eq!((totals.published, totals.sent, totals.conflated), (2, 2, 0));
+}
+
+#[test]
+fn a_session_that_will_not_be_conflated_is_evicted_when_it_would_have_to_be() {
+    let mut world = world();
+    let id = attach(&mut world, Policy::Disconnect);
+    let other = attach(&mut world, Policy::Conflate);
+    world.settle();
+    let publish = |instrument| Op::Publish { instrument, record_bytes: 4096 };
+    world.apply(&publish(0));
+    world.apply(&publish(1));
+    assert_eq!(world.fan_out.take_fallen().count(), 0, "both are sent as soon as there is room");
+    world.settle_only(id);
+    world.apply(&Op::Pump { limit: 4 });
+    world.settle_only(id);
+    assert_eq!(world.subscriber(id).snapshots(), [(A, Sequence(1)), (B, Sequence(1))]);
+    for instrument in [0, 1, 0, 0] {
+        world.apply(&publish(instrument));
+    }
+    assert_eq!(world.fan_out.session(id).unwrap().eviction(), Some(Eviction::Overrun));
+    assert_eq!(world.fan_out.take_fallen().collect::<Vec<_>>(), [id]);
+    assert_eq!(world.fan_out.take_fallen().count(), 0, "it falls once");
+    world.settle();
+    world.check();
+    assert_eq!(world.subscriber(other).last_of(A), Sequence(4));
+}
+
+#[test]
+fn what_is_published_while_it_joins_may_be_conflated_whatever_the_policy() {
+    let mut world = world();
+    for instrument in [0, 1] {
+        world.apply(&Op::Publish { instrument, record_bytes: 4096 });
+    }
+    let id = attach(&mut world, Policy::Disconnect);
+    for instrument in [0, 1, 0, 1, 0, 1] {
+        world.apply(&Op::Publish { instrument, record_bytes: 4096 });
+    }
+    world.settle();
+    world.check_settled();
+    assert!(world.fan_out.is_served(id));
+    assert_eq!(world.subscriber(id).last_of(B), Sequence(4));
+}
+
+#[test]
+fn between_two_snapshots_of_an_instrument_is_the_time_that_was_asked_for() {
+    let mut world = world();
+    let slow = Terms { min_interval: Nanos(10), ..terms(Policy::Conflate) };
+    let id = world.attach_with(slow, &Interest::All).unwrap();
+    let other = attach(&mut world, Policy::Conflate);
+    world.settle();
+    let mut seen = 0;
+    for time in 0..38 {
+        world.apply(&Op::Publish { instrument: 0, record_bytes: 96 });
+        world.apply(&Op::Pump { limit: 4 });
+        world.settle_only(id);
+        world.settle_only(other);
+        world.check();
+        let count = world.subscriber(id).snapshots().len();
+        assert_eq!(count > seen, time % 10 == 0, "{count} snapshots at {time}");
+        seen = count;
+        world.pass(1);
+    }
+    // An instrument that rests delays no other.
+    world.apply(&Op::Publish { instrument: 1, record_bytes: 96 });
+    world.settle_only(id);
+    assert_eq!(world.subscriber(id).snapshots().last(), Some(&(B, Sequence(1))));
+    assert!(world.fan_out.has_resting(), "the newest waits");
+    world.settle();
+    assert_eq!(world.subscriber(id).last_of(A), Sequence(38));
+    assert_eq!(world.subscriber(other).snapshots().len(), 39);
+    world.check_settled();
+}
+
+#[test]
+fn when_the_channel_ends_nothing_rests_any_more() {
+    let mut world = world();
+    let slow = Terms { min_interval: Nanos(1_000_000), ..terms(Policy::Conflate) };
+    let id = world.attach_with(slow, &Interest::All).unwrap();
+    world.settle();
+    for _ in 0..3 {
+        world.apply(&Op::Publish { instrument: 0, record_bytes: 96 });
+    }
+    world.settle_only(id);
+    assert_eq!(world.subscriber(id).last_of(A), Sequence(1));
+    world.fan_out.stop_pacing();
+    world.settle();
+    assert_eq!(world.subscriber(id).last_of(A), Sequence(3));
+    world.check_settled();
 }
 
 #[test]

@@ -49,8 +49,13 @@ pub trait Endpoint {
     /// Whether a poll would find something to do.
     fn is_ready(&self) -> bool;
 
-    /// Asks for the newest snapshot of an instrument, after the account has begun to watch it.
+    /// Asks for the newest snapshot of an instrument that the account wants. It is delivered, also
+    /// when it is the one that was delivered last.
     fn request_image(&mut self, id: InstrumentId);
+
+    /// Says that an instrument is not wanted any more, after the account has dropped it: where the
+    /// publisher decides what is sent, nothing more of it is.
+    fn withdraw(&mut self, id: InstrumentId);
 
     /// Tells the publisher the session's counts. Called after each poll that did something.
     fn settle(&mut self, totals: &Totals);
@@ -122,6 +127,16 @@ pub enum PollError {
     #[error("the ring holds no record at position {position}; attach again")]
     Corrupt {
         /// Where it is.
+        position: Position,
+    },
+    /// The session asked to be disconnected rather than conflated, and the ring has lapped it.
+    #[error(
+        "the publisher has written over what was not read at position {position}, and this session \
+         shall end rather than leave anything out (policy disconnect): read faster, have the ring \
+         made larger, or attach with the policy conflate"
+    )]
+    Overrun {
+        /// Up to where it was read.
         position: Position,
     },
     /// The publisher took this session out, or the connection to it broke. Of a lossless session

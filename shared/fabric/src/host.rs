@@ -1,6 +1,8 @@
 //! The conductor's end of a fabric: it prepares sessions and looks at their figures.
 
 use tapecast_core::Interest;
+use tapecast_core::session::Eviction;
+use tapecast_wire::Nanos;
 use tapecast_wire::attach::Policy;
 use tapecast_wire::rdma::{RdmaAnswer, RdmaOffer};
 
@@ -44,7 +46,7 @@ pub trait Monitor: Clone + Send + Sync + 'static {
 
     /// Why the fabric serves the session no longer; `None` while it does. The conductor then tells
     /// the subscriber and takes the session out.
-    fn evicted(&self) -> Option<String>;
+    fn evicted(&self) -> Option<Eviction>;
 
     /// The subscriber is known to be gone: lets go of what still waits for it. The session is to be
     /// detached after this.
@@ -61,6 +63,9 @@ pub struct Wish<'a> {
     /// Symbols that it may ever be sent, also when it asks for more later; `None` for all. Only
     /// where the publisher decides what a subscriber is sent.
     pub symbols: Option<&'a [String]>,
+    /// Least time between two snapshots of one instrument; 0 for none. Only where the publisher
+    /// decides what a subscriber is sent.
+    pub min_interval: Nanos,
     /// Where it can be reached by RDMA; `None` when it did not offer that.
     pub offer: Option<&'a RdmaOffer>,
 }

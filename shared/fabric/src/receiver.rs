@@ -75,7 +75,22 @@ impl<E: Endpoint> Receiver<E> {
 
     /// Stops receiving an instrument. Returns whether that changed anything.
     pub fn unwatch(&mut self, id: InstrumentId) -> bool {
-        self.account.unwatch(id)
+        let changed = self.account.unwatch(id);
+        if changed {
+            self.endpoint.withdraw(id);
+        }
+        changed
+    }
+
+    /// Asks for the newest snapshot of an instrument once more. It is delivered also when it has
+    /// been before; then it is marked as an initial image, and counts as published and delivered
+    /// once more. Returns whether the instrument is wanted at all.
+    pub fn refresh(&mut self, id: InstrumentId) -> bool {
+        let is_wanted = self.account.wants(id);
+        if is_wanted {
+            self.endpoint.request_image(id);
+        }
+        is_wanted
     }
 
     /// Tells the publisher that this subscriber lives, and the latency that it sees.

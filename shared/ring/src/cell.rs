@@ -8,12 +8,13 @@
 //! line 4   armed      0, or the number of this arming: wake me through the descriptor
 //! line 5   heartbeat  Unix ns
 //! line 6   requests   number ever made | seal
-//! line 7…  requests   instrument ids, the nth at word n mod 64
+//! line 7…  requests   the nth at word n mod 64: instrument id, plus 2^32 to drop it
 //! ```
 //!
 //! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
-//! has such things. A request asks for the newest snapshot of one instrument; the publisher says
-//! how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`] of them open.
+//! has such things. A request asks for the newest snapshot of one instrument, or drops one; the
+//! publisher says how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`] of
+//! them open.
 //!
 //! Where the cell is written from afar, nothing says that a word arrives as a whole: a device may
 //! copy byte by byte while the publisher reads. So what decides something there carries a seal over
@@ -24,7 +25,7 @@
 //! consumed position decides anything, and that is checked against what is possible.
 
 use tapecast_wire::limits::{PAGE_BYTES, WORD_BYTES};
-use tapecast_wire::{Epoch, Nanos, Position, Sequence, SessionId};
+use tapecast_wire::{Epoch, InstrumentId, Nanos, Position, Sequence, SessionId};
 
 use crate::sync::{Ordering, fence};
 use crate::words::{LINE_WORDS, Words, WordsMut};
@@ -34,9 +35,39 @@ pub const CELL_BYTES: usize = PAGE_BYTES;
 /// Words of a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
 /// Version of the cell's layout. Counts up with every change to this module's diagram.
-pub const CELL_LAYOUT_VERSION: u64 = 2;
+pub const CELL_LAYOUT_VERSION: u64 = 3;
 /// Requests that can be open at once.
 pub const CELL_REQUESTS: u64 = 64;
+/// Added to the instrument of a request that drops it.
+const DROP: u64 = 1 << 32;
+
+/// What a subscriber asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The newest snapshot of an instrument, and all that follow.
+    Image(InstrumentId),
+    /// Nothing more of an instrument.
+    Drop(InstrumentId),
+}
+
+impl Request {
+    const fn to_word(self) -> u64 {
+        match self {
+            Self::Image(instrument) => instrument.0 as u64,
+            Self::Drop(instrument) => instrument.0 as u64 | DROP,
+        }
+    }
+
+    /// `None` for a word that no honest subscriber writes.
+    const fn from_word(word: u64) -> Option<Self> {
+        let instrument = InstrumentId(word as u32);
+        match word & !(u32::MAX as u64) {
+            0 => Some(Self::Image(instrument)),
+            DROP => Some(Self::Drop(instrument)),
+            _ => None,
+        }
+    }
+}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tapecell");
 
@@ -252,10 +283,11 @@ impl CellReader {
         whole.then_some(made)
     }
 
-    /// The instrument that the `nth` request, counted from 0, asks for, as the subscriber says.
+    /// The `nth` request, counted from 0, as the subscriber says. `None` when it says something that
+    /// is no request.
     #[must_use]
-    pub fn request(&self, nth: u64) -> u64 {
-        self.word(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize)
+    pub fn request(&self, nth: u64) -> Option<Request> {
+        Request::from_word(self.word(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize))
     }
 
     /// The last good consumed position, without looking.
@@ -384,10 +416,10 @@ impl CellWriter {
         self.store(CREDIT_SEAL_WORD, seal(&words.map(|word| self.load(word))));
     }
 
-    /// Asks for an instrument with the `nth` request, counted from 0. The publisher has taken all
-    /// but the last [`CELL_REQUESTS`] before it.
-    pub fn set_request(&self, nth: u64, instrument: u64) {
-        self.store(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize, instrument);
+    /// Makes the `nth` request, counted from 0. The publisher has taken all but the last
+    /// [`CELL_REQUESTS`] before it.
+    pub fn set_request(&self, nth: u64, request: Request) {
+        self.store(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize, request.to_word());
         self.store(REQUESTS_SEAL_WORD, seal(&[nth + 1]));
         // Release: pairs with the Acquire load in `CellReader::requests`.
         self.words.atomics()[REQUESTS_WORD].store(nth + 1, Ordering::Release);

@@ -12,7 +12,7 @@
 
 use crate::directory::SYMBOL_BYTES;
 use crate::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget};
-use crate::{Epoch, InstrumentId, SessionId, WIRE_VERSION, WireError};
+use crate::{Epoch, InstrumentId, Nanos, SessionId, WIRE_VERSION, WireError};
 
 /// Bytes of a frame's head.
 pub const FRAME_HEAD_BYTES: usize = 8;
@@ -36,6 +36,31 @@ pub enum Policy {
     Conflate = 0,
     /// The publisher waits for it. Only where the publisher's configuration allows it.
     Lossless = 1,
+    /// Its session ends, rather than that anything is left out. See [`LagLimits`].
+    Disconnect = 2,
+}
+
+impl Policy {
+    /// Its name in configuration, logs and reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Conflate => "conflate",
+            Self::Lossless => "lossless",
+            Self::Disconnect => "disconnect",
+        }
+    }
+}
+
+/// How far a session may lag behind before it ends. Only for [`Policy::Disconnect`], for which it
+/// also ends when its ring is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LagLimits {
+    /// Bytes that are published and not consumed; 0 for as many as the publisher allows.
+    pub bytes: u64,
+    /// Nanoseconds since what it has not consumed was published; 0 for as long as the publisher
+    /// allows.
+    pub time: Nanos,
 }
 
 /// Why a request was refused.
@@ -103,6 +128,11 @@ pub struct AttachRequest {
     pub name: String,
     /// Wanted policy.
     pub policy: Policy,
+    /// How far it may lag behind, with [`Policy::Disconnect`].
+    pub lag: LagLimits,
+    /// Least time between two snapshots of one instrument, in nanoseconds; 0 for none. What comes
+    /// sooner waits, and is conflated: only with [`Policy::Conflate`].
+    pub min_interval: Nanos,
     /// Accept symbols that the directory does not have yet.
     pub allow_unknown: bool,
     /// Wanted symbols; empty for every instrument.
@@ -253,14 +283,17 @@ fn attach_request(cursor: &mut Cursor<'_>) -> Result<AttachRequest, WireError> {
     let policy = match cursor.u8()? {
         0 => Policy::Conflate,
         1 => Policy::Lossless,
+        2 => Policy::Disconnect,
         other => return Err(WireError::Field { field: "policy", value: u64::from(other) }),
     };
+    let lag = LagLimits { bytes: cursor.u64()?, time: Nanos(cursor.u64()?) };
+    let min_interval = Nanos(cursor.u64()?);
     let allow_unknown = cursor.flag("allow_unknown")?;
     let count = cursor.count("symbols")?;
     let symbols =
         (0..count).map(|_| cursor.text("symbol", SYMBOL_BYTES)).collect::<Result<_, _>>()?;
     let rdma = if cursor.flag("rdma")? { Some(rdma_offer(cursor)?) } else { None };
-    Ok(AttachRequest { name, policy, allow_unknown, symbols, rdma })
+    Ok(AttachRequest { name, policy, lag, min_interval, allow_unknown, symbols, rdma })
 }
 
 fn rdma_offer(cursor: &mut Cursor<'_>) -> Result<RdmaOffer, WireError> {
@@ -328,6 +361,9 @@ fn cut(reason: &str) -> &str {
 fn put_request(out: &mut Vec<u8>, request: &AttachRequest) -> Result<(), WireError> {
     put_text(out, "name", &request.name, MAX_NAME_BYTES)?;
     out.push(request.policy as u8);
+    for number in [request.lag.bytes, request.lag.time.0, request.min_interval.0] {
+        out.extend(number.to_le_bytes());
+    }
     out.push(u8::from(request.allow_unknown));
     put_count(out, "symbols", request.symbols.len())?;
     for symbol in &request.symbols {

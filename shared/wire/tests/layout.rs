@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tapecast_wire::attach::{
-    Accepted, AttachRequest, FRAME_HEAD_BYTES, Farewell, FrameHead, MAX_FRAME_BYTES, Message,
-    Policy, Refusal,
+    Accepted, AttachRequest, FRAME_HEAD_BYTES, Farewell, FrameHead, LagLimits, MAX_FRAME_BYTES,
+    Message, Policy, Refusal,
 };
 use tapecast_wire::limits::{
     HEADER_BYTES, LEVEL_BYTES, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, PAGE_BYTES,
@@ -149,7 +149,9 @@ fn messages() -> Vec<Message> {
     vec![
         Message::Attach(AttachRequest {
             name: "risk".into(),
-            policy: Policy::Lossless,
+            policy: Policy::Disconnect,
+            lag: LagLimits { bytes: 1 << 40, time: Nanos(5) },
+            min_interval: Nanos(u64::MAX),
             allow_unknown: true,
             symbols: vec!["AAPL".into(), "ESH4".into()],
             rdma: None,
@@ -205,22 +207,24 @@ fn hex_of(message: &Message) -> String {
 }
 
 #[test]
-fn version_1_handshake_over_rdma_has_these_bytes() {
+fn version_2_handshake_over_rdma_has_these_bytes() {
     let peer = "abababababababababababababababab 01020300 04050600 03";
     let attach = format!(
-        "4d000000 0100 0100 0200 7878 00 00 01000000 0300 49424d 01 {peer} \
+        "65000000 0100 0200 0200 7878 02 0007000000000000 0500000000000000 0000000000000000 00 01000000 0300 49424d 01 {peer} \
          001000 00007f0000 04030201 0000100000000000 402000 00007f0000 08070605 00010000"
     );
     let request = AttachRequest {
         name: "xx".into(),
+        policy: Policy::Disconnect,
+        lag: LagLimits { bytes: 0x700, time: Nanos(5) },
         symbols: vec!["IBM".into()],
         rdma: Some(offer()),
         ..AttachRequest::default()
     };
     assert_eq!(hex_of(&Message::Attach(request)), attach.replace(' ', ""));
-    let connect = format!("2b000000 0600 0100 {peer} 003000 00007f0000 14131211 f4010000 0e06");
+    let connect = format!("2b000000 0600 0200 {peer} 003000 00007f0000 14131211 f4010000 0e06");
     assert_eq!(hex_of(&Message::Connect(answer())), connect.replace(' ', ""));
-    assert_eq!(hex_of(&Message::Ready), "0000000007000100");
+    assert_eq!(hex_of(&Message::Ready), "0000000007000200");
 }
 
 #[test]

@@ -123,6 +123,21 @@ pub(crate) struct SessionArgs {
     #[arg(help_heading = SESSION)]
     pub policy: PolicyArg,
 
+    /// With --policy disconnect: end also when what was not read was published so long ago, in
+    /// seconds [default: the publisher's lag.hard_ms, which is also the most]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = SESSION)]
+    pub disconnect_after: Option<Duration>,
+
+    /// With --policy disconnect: end also when so many bytes were published and not read
+    /// [default: the publisher's lag.hard_bytes, which is also the most]
+    #[arg(long, value_name = "BYTES", help_heading = SESSION)]
+    pub disconnect_at_bytes: Option<u64>,
+
+    /// Least time between two snapshots of one instrument, in seconds: what comes sooner waits, and
+    /// the newest stands for the others. Only with --policy conflate
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = SESSION)]
+    pub min_interval: Option<Duration>,
+
     /// How to wait for snapshots: spin is the fastest and takes a whole core
     #[arg(long, value_enum, default_value_t = WaitArg::Block, env = "TAPECAST_WAIT")]
     #[arg(help_heading = SESSION)]
@@ -145,6 +160,8 @@ pub(crate) enum PolicyArg {
     Conflate,
     /// The publisher waits for this subscriber, where its configuration allows that
     Lossless,
+    /// End the session rather than leave anything out, or lag too far
+    Disconnect,
 }
 
 /// A way of waiting by its name.
@@ -322,6 +339,7 @@ impl SessionArgs {
             .policy(match self.policy {
                 PolicyArg::Conflate => Policy::Conflate,
                 PolicyArg::Lossless => Policy::Lossless,
+                PolicyArg::Disconnect => Policy::Disconnect,
             })
             .wait(match self.wait {
                 WaitArg::Spin => WaitStrategy::Spin,
@@ -329,6 +347,9 @@ impl SessionArgs {
                 WaitArg::Block => WaitStrategy::Block,
                 WaitArg::Fd => WaitStrategy::Fd,
             })
+            .disconnect_after(self.disconnect_after.unwrap_or_default())
+            .disconnect_at_bytes(self.disconnect_at_bytes.unwrap_or_default())
+            .min_interval(self.min_interval.unwrap_or_default())
             .wait_for_publisher(self.wait_for_publisher)
             .latency(true);
         let builder = match &self.name {

@@ -53,7 +53,11 @@ impl Subscriber {
 
     /// Reads directory entries that are new, and begins to watch wanted symbols among them.
     pub(super) fn read_directory(&mut self) {
-        if self.directory.sync(&self.receiver) && !self.unresolved.is_empty() {
+        if !self.directory.sync(&self.receiver) {
+            return;
+        }
+        self.drop_unwanted();
+        if !self.unresolved.is_empty() {
             let Self { unresolved, directory, receiver, .. } = self;
             unresolved.retain(|symbol| match directory.find(symbol) {
                 Some(entry) => {

@@ -83,13 +83,18 @@ impl Subscriber {
     /// The session is of no further use.
     fn give_up(&mut self, error: tapecast_fabric::PollError) -> PollError {
         if self.phase == Phase::Attached {
-            self.standing.stale(StaleCause::Unusable, clock::now());
+            let is_overrun = matches!(error, tapecast_fabric::PollError::Overrun { .. });
+            let cause = if is_overrun { StaleCause::Evicted } else { StaleCause::Unusable };
+            self.standing.stale(cause, clock::now());
         }
         self.run_dry();
         if self.choices.reconnect == Reconnect::Never {
             self.keeper.stop();
             // What the publisher said before is the better reason.
-            self.ending.get_or_insert_with(|| EndReason::Unusable(error.to_string()));
+            self.ending.get_or_insert_with(|| match error {
+                tapecast_fabric::PollError::Overrun { .. } => EndReason::Evicted(error.to_string()),
+                _ => EndReason::Unusable(error.to_string()),
+            });
         } else if self.next.is_none() {
             self.keeper.renew(self.generation);
         }

@@ -1,5 +1,6 @@
 //! The subscription that an application holds.
 
+mod choosing;
 mod delivering;
 mod figures;
 mod life;
@@ -63,6 +64,8 @@ pub struct Subscriber {
     /// Number of the session in this subscription, from 0.
     generation: u64,
     directory: Directory,
+    /// Symbols that were dropped, for the sessions that follow.
+    dropped: Vec<String>,
     /// Wanted symbols that the publisher's directory does not have yet.
     unresolved: Vec<String>,
     recorder: Recorder,
@@ -128,6 +131,7 @@ impl Subscriber {
         let mut subscriber = Self {
             recorder: Recorder::new(choices.latency, choices.skew_samples, capacity),
             pulse: Pulse::new(choices.heartbeat_timeout, receiver.heartbeat()),
+            dropped: Vec::new(),
             unresolved: choices.symbols.clone(),
             choices,
             receiver,

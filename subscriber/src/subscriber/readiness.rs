@@ -16,6 +16,9 @@ const SLEEP_SLICE: Duration = Duration::from_millis(100);
 /// The same for those that do not sleep, and can look more often at no price.
 const SPIN_SLICE: Duration = Duration::from_millis(5);
 
+/// Looks at resting instruments within one least interval.
+const RESTS_PER_LOOK: u32 = 4;
+
 /// The descriptor that applications wait on.
 #[derive(Debug)]
 pub(super) struct Descriptor {
@@ -66,7 +69,7 @@ impl Subscriber {
 
     pub(super) fn open_descriptor(&mut self) -> Result<(), ConnectError> {
         let action = "wait on descriptors";
-        let period = self.choices.heartbeat_timeout / 2;
+        let period = self.timer_period();
         let set = WaitSet::new(self.keeper.news().as_fd(), period)
             .map_err(|source| ConnectError::Resources { action, source })?;
         self.descriptor = Some(Descriptor { set, armed: false, nudged: false });
@@ -74,6 +77,16 @@ impl Subscriber {
         // The initial images are there to be polled.
         self.arm(usize::MAX);
         Ok(())
+    }
+
+    /// How often the descriptor becomes readable by itself: to notice a silent publisher, and what
+    /// has rested for the least interval, of which nobody rings.
+    fn timer_period(&self) -> Duration {
+        let period = self.choices.heartbeat_timeout / 2;
+        match self.choices.min_interval {
+            Duration::ZERO => period,
+            interval => period.min(interval / RESTS_PER_LOOK),
+        }
     }
 
     pub(super) fn watch_session(&mut self) -> io::Result<()> {

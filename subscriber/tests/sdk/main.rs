@@ -2,6 +2,7 @@
 //! of RDMA without a device.
 
 mod ab;
+mod choosing;
 mod command;
 mod descriptor;
 mod kept_ring;

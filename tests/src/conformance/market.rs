@@ -5,7 +5,7 @@ use std::fmt;
 
 use tapecast_core::Interest;
 use tapecast_fabric::pool::{AppendError, PageWriter, Pool, PoolConfig, Shared};
-use tapecast_fabric::{AttachError, DirectoryFull, Fabric};
+use tapecast_fabric::{AttachError, DirectoryFull, Fabric, Wish};
 use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::limits::{DEFAULT_LEVELS_PER_SIDE, record_bytes_max};
 use tapecast_wire::{
@@ -26,6 +26,12 @@ const TURNS_MAX: usize = 200_000;
 /// A lossless session has no room.
 #[derive(Debug)]
 pub struct Gated;
+
+/// What a subscriber without particular wishes wants.
+#[must_use]
+pub const fn wish(policy: Policy, interest: &Interest) -> Wish<'_> {
+    Wish { policy, interest, symbols: None, min_interval: Nanos(0), offer: None }
+}
 
 /// A publisher on the fabric under test, and its subscribers.
 pub struct Market<H: Harness> {
@@ -205,9 +211,25 @@ impl<H: Harness> Market<H> {
         policy: Policy,
         interest: &Interest,
     ) -> Result<usize, AttachError<<H::Fabric as Fabric>::Session>> {
-        let (session, ticket) = self.harness.prepare(policy, interest);
+        self.try_attach_with(&wish(policy, interest))
+    }
+
+    /// Attaches a subscriber. Returns its index.
+    pub fn attach_with(&mut self, wish: &Wish<'_>) -> usize {
+        match self.try_attach_with(wish) {
+            Ok(index) => index,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn try_attach_with(
+        &mut self,
+        wish: &Wish<'_>,
+    ) -> Result<usize, AttachError<<H::Fabric as Fabric>::Session>> {
+        let (session, ticket) = self.harness.prepare(wish);
         let id = self.harness.fabric_mut().attach(session)?;
-        let endpoint = self.harness.open(ticket, policy);
+        let endpoint = self.harness.open(ticket, wish);
+        let Wish { policy, interest, .. } = *wish;
         let had = |id: &InstrumentId| self.newest(*id).0 > 0;
         let joined_at = self.instruments().filter(had).map(|id| (id, self.newest(id))).collect();
         self.subscribers.push(Subscriber::new(id, policy, endpoint, interest, joined_at));
@@ -291,7 +313,7 @@ impl<H: Harness> Market<H> {
             assert_eq!(totals.delivered, delivered.values().sum::<usize>() as u64);
             assert_eq!(totals.published, totals.delivered + totals.conflated);
             assert_eq!(totals.lost, 0);
-            if subscriber.policy == Policy::Lossless {
+            if subscriber.policy != Policy::Conflate {
                 assert_eq!(totals.conflated, 0);
             }
             let stats = self.harness.fabric().session_stats(subscriber.session).unwrap();

@@ -20,10 +20,8 @@ pub mod suite;
 #[cfg(feature = "verbs")]
 mod verbs;
 
-use tapecast_core::Interest;
 use tapecast_fabric::pool::Pool;
-use tapecast_fabric::{Endpoint, Fabric};
-use tapecast_wire::attach::Policy;
+use tapecast_fabric::{Endpoint, Fabric, Wish};
 
 pub use market::{Gated, Market};
 pub use shm::ShmHarness;
@@ -74,14 +72,10 @@ pub trait Harness {
     fn fabric_mut(&mut self) -> &mut Self::Fabric;
 
     /// Prepares a session.
-    fn prepare(
-        &mut self,
-        policy: Policy,
-        interest: &Interest,
-    ) -> (<Self::Fabric as Fabric>::Session, Self::Ticket);
+    fn prepare(&mut self, wish: &Wish<'_>) -> (<Self::Fabric as Fabric>::Session, Self::Ticket);
 
     /// Opens the subscriber's end of a session that was attached.
-    fn open(&mut self, ticket: Self::Ticket, policy: Policy) -> Self::Endpoint;
+    fn open(&mut self, ticket: Self::Ticket, wish: &Wish<'_>) -> Self::Endpoint;
 
     /// What the subscriber's end has sent and not seen acknowledged.
     fn in_flight(_endpoint: &mut Self::Endpoint) -> usize {
@@ -102,6 +96,10 @@ macro_rules! conformance {
                 nothing_is_seen_before_the_flush
                 only_what_was_asked_for_is_delivered
                 an_instrument_that_is_watched_later_begins_with_its_newest_snapshot
+                a_dropped_instrument_begins_again_with_its_newest_snapshot
+                a_snapshot_that_is_asked_for_again_comes_again_and_counts_once_more
+                a_subscriber_that_will_not_be_conflated_ends_when_it_would_have_to_be
+                between_two_snapshots_an_instrument_rests_and_the_newest_comes_at_last
                 a_subscriber_that_lags_is_conflated_to_the_newest_state_and_every_snapshot_counted
                 a_subscriber_that_lags_again_and_again_always_catches_up
                 a_lossless_subscriber_sees_everything_in_order_and_the_publisher_waits

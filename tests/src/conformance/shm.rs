@@ -1,14 +1,14 @@
 //! Shared memory under test: publisher and subscribers in one process, over the real descriptors.
 
-use tapecast_core::Interest;
-use tapecast_fabric::WaitStrategy;
+use std::time::Duration;
+
 use tapecast_fabric::park::Parker;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::shm::{
     SessionDescriptors, Shm, ShmConfig, ShmEndpoint, ShmFabric, ShmHost, ShmSession, Waker,
 };
+use tapecast_fabric::{WaitStrategy, Wish};
 use tapecast_wire::Epoch;
-use tapecast_wire::attach::Policy;
 
 use super::{Harness, Settings};
 
@@ -45,15 +45,12 @@ impl Harness for ShmHarness {
         &mut self.fabric
     }
 
-    fn prepare(
-        &mut self,
-        policy: Policy,
-        _interest: &Interest,
-    ) -> (ShmSession, SessionDescriptors) {
-        self.host.prepare(policy).unwrap()
+    fn prepare(&mut self, wish: &Wish<'_>) -> (ShmSession, SessionDescriptors) {
+        self.host.prepare(wish.policy).unwrap()
     }
 
-    fn open(&mut self, ticket: SessionDescriptors, policy: Policy) -> ShmEndpoint {
-        ShmEndpoint::open(ticket.into_vec(), policy, WaitStrategy::Yield).unwrap()
+    fn open(&mut self, ticket: SessionDescriptors, wish: &Wish<'_>) -> ShmEndpoint {
+        let opened = ShmEndpoint::open(ticket.into_vec(), wish.policy, WaitStrategy::Yield);
+        opened.unwrap().with_min_interval(Duration::from_nanos(wish.min_interval.0))
     }
 }

@@ -1,12 +1,11 @@
 //! The simulated network under test.
 
-use tapecast_core::Interest;
+use tapecast_fabric::Wish;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::sim::{
     Sim, SimConfig, SimEndpoint, SimFabric, SimHost, SimSession, SimTicket,
 };
 use tapecast_wire::Epoch;
-use tapecast_wire::attach::Policy;
 
 use super::{Harness, Settings};
 
@@ -41,11 +40,11 @@ impl Harness for SimHarness {
         &mut self.fabric
     }
 
-    fn prepare(&mut self, policy: Policy, interest: &Interest) -> (SimSession, SimTicket) {
-        self.host.prepare(policy, interest).unwrap()
+    fn prepare(&mut self, wish: &Wish<'_>) -> (SimSession, SimTicket) {
+        self.host.prepare_for(wish).unwrap()
     }
 
-    fn open(&mut self, ticket: SimTicket, _policy: Policy) -> SimEndpoint {
+    fn open(&mut self, ticket: SimTicket, _wish: &Wish<'_>) -> SimEndpoint {
         SimEndpoint::open(ticket).unwrap()
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tapecast_core::Interest;
-use tapecast_fabric::{AttachError, ChannelState};
+use tapecast_fabric::{AttachError, ChannelState, PollError, Wish};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
-use tapecast_wire::{InstrumentId, Sequence};
+use tapecast_wire::{InstrumentId, Nanos, Sequence};
 
+use super::market::wish;
 use super::{Harness, Market, Settings};
 
 const A: InstrumentId = InstrumentId(0);
@@ -165,6 +166,136 @@ pub fn an_instrument_that_is_watched_later_begins_with_its_newest_snapshot<H: Ha
     market.settle();
     assert_eq!(market.subscribers[index].sequences(B).len(), 11);
     market.subscribers[index].check_run(A, 1, 30);
+}
+
+/// An instrument that is dropped and watched again begins with its newest snapshot, also when that
+/// is one that was delivered before.
+pub fn a_dropped_instrument_begins_again_with_its_newest_snapshot<H: Harness>() {
+    let mut market = Market::<H>::with_instruments(2);
+    for policy in [Policy::Conflate, Policy::Lossless, Policy::Disconnect] {
+        let index = market.attach(policy, &Interest::All);
+        market.settle();
+        run(&mut market, 20);
+        market.settle();
+        let (count, newest) = (market.subscribers[index].of(B).count(), market.newest(B).0);
+        let receiver = market.subscribers[index].receiver();
+        assert!(receiver.unwatch(B) && receiver.watch(B));
+        market.settle();
+        let subscriber = &market.subscribers[index];
+        assert_eq!(subscriber.sequences(B)[count - 1..], [newest, newest], "{policy:?}");
+        assert!(subscriber.of(B).last().unwrap().initial);
+        assert!(market.subscribers[index].receiver().unwatch(B));
+        market.settle();
+        run(&mut market, 20);
+        market.settle();
+        assert!(market.subscribers[index].receiver().watch(B));
+        market.settle();
+        assert_eq!(market.subscribers[index].sequences(B)[count + 1..], [newest + 10]);
+        let totals = market.subscribers[index].receiver().totals();
+        assert_eq!((totals.conflated, totals.lost), (0, 0), "{policy:?}");
+        assert_eq!(totals.published, totals.delivered);
+        run(&mut market, 20);
+        market.settle();
+        assert_eq!(market.subscribers[index].of(B).count(), count + 12);
+        market.detach(index);
+    }
+}
+
+/// A snapshot that is asked for again comes again, and counts once more as published and delivered.
+pub fn a_snapshot_that_is_asked_for_again_comes_again_and_counts_once_more<H: Harness>() {
+    let mut market = Market::<H>::with_instruments(3);
+    let index = market.attach(Policy::Conflate, &only(&[A, B]));
+    run(&mut market, 30);
+    market.settle();
+    let before = market.subscribers[index].receiver().totals();
+    let receiver = market.subscribers[index].receiver();
+    assert!(receiver.refresh(A) && receiver.refresh(B));
+    assert!(!receiver.refresh(InstrumentId(2)), "it was not asked for");
+    market.settle();
+    let subscriber = &mut market.subscribers[index];
+    for id in [A, B] {
+        assert_eq!(subscriber.sequences(id)[8..], [9, 10, 10]);
+        assert!(subscriber.of(id).nth(10).unwrap().initial);
+    }
+    let totals = subscriber.receiver().totals();
+    assert_eq!(totals.published, before.published + 2);
+    assert_eq!(totals.delivered, before.delivered + 2);
+    assert_eq!((totals.conflated, totals.lost), (0, 0));
+    assert_eq!(totals.initial_images, before.initial_images + 2);
+    // What is published after the request needs no second answer.
+    run(&mut market, 30);
+    market.settle();
+    assert_eq!(market.subscribers[index].sequences(A)[10..].len(), 11);
+}
+
+/// A subscriber that will not be conflated ends when it would have to be, and has been handed
+/// nothing in place of anything else.
+pub fn a_subscriber_that_will_not_be_conflated_ends_when_it_would_have_to_be<H: Harness>() {
+    let mut market = Market::<H>::with_instruments(4);
+    let (index, other) = (market.attach(Policy::Disconnect, &Interest::All), market.join());
+    market.settle();
+    run(&mut market, 40);
+    market.settle();
+    market.check_books();
+    market.subscribers[index].stopped = true;
+    run(&mut market, MANY);
+    let now = market.now();
+    let ended = (0..MANY).find_map(|_| {
+        market.turn_without_polls();
+        market.subscribers[index].poll(256, now).err()
+    });
+    let ended = ended.expect("it was to end");
+    assert!(
+        matches!(ended, PollError::Evicted { .. } | PollError::Overrun { .. }),
+        "it ended with {ended}"
+    );
+    let mut last = 0;
+    for seen in market.subscribers[index].seen() {
+        assert_eq!((seen.channel_sequence.0, seen.conflated), (last + 1, 0));
+        last += 1;
+    }
+    assert!((40..MANY + 40).contains(&last), "{last}");
+    market.settle();
+    market.subscribers[other].check_channel(1, MANY + 40);
+}
+
+/// Between two snapshots of one instrument a session may ask for a least time. No other instrument
+/// is held up, and the newest comes at last.
+pub fn between_two_snapshots_an_instrument_rests_and_the_newest_comes_at_last<H: Harness>() {
+    let mut market = Market::<H>::with_instruments(2);
+    market.turn();
+    // So long that no test sees the end of it.
+    let min_interval = Nanos(365 * 86_400 * 1_000_000_000);
+    let index =
+        market.attach_with(&Wish { min_interval, ..wish(Policy::Conflate, &Interest::All) });
+    let other = market.join();
+    market.settle();
+    for _ in 0..20 {
+        market.publish(A);
+        market.turn();
+    }
+    market.publish(B);
+    // On a fabric that has a clock of its own, something that rests never comes to rest.
+    for _ in 0..100 {
+        market.turn();
+    }
+    assert_eq!(market.subscribers[index].sequences(A), [1]);
+    assert_eq!(market.subscribers[index].sequences(B), [1]);
+    assert!(market.subscribers[index].receiver().refresh(A), "what is asked for comes at once");
+    for _ in 0..100 {
+        market.turn();
+    }
+    assert_eq!(market.subscribers[index].sequences(A), [1, 20]);
+    market.publish(A);
+    market.publish(B);
+    market.turn();
+    market.close();
+    market.settle();
+    assert_eq!(market.subscribers[index].sequences(A), [1, 20, 21]);
+    assert_eq!(market.subscribers[index].sequences(B), [1, 2]);
+    let totals = market.subscribers[index].receiver().totals();
+    assert_eq!((totals.published, totals.conflated, totals.lost), (23, 18, 0));
+    market.subscribers[other].check_channel(1, 23);
 }
 
 /// A subscriber that lags is conflated to the newest state, and every snapshot is counted.

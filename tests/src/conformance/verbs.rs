@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::sync::Once;
 
-use tapecast_core::Interest;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::verbs::{
     Connected, EndpointConfig, Offered, Verbs, VerbsConfig, VerbsEndpoint, VerbsFabric, VerbsHost,
@@ -79,15 +78,15 @@ impl Harness for VerbsHarness {
         &mut self.fabric
     }
 
-    fn prepare(&mut self, policy: Policy, interest: &Interest) -> (VerbsSession, Connected) {
-        let offered = self.endpoint(policy);
-        let wish = Wish { policy, interest, symbols: None, offer: Some(&offered.offer()) };
+    fn prepare(&mut self, wish: &Wish<'_>) -> (VerbsSession, Connected) {
+        let offered = self.endpoint(wish.policy);
+        let wish = Wish { offer: Some(&offered.offer()), ..*wish };
         let Prepared { session, handover, .. } = self.host.prepare_session(&wish).unwrap();
         let Handover::Connect(answer) = handover else { panic!("{handover:?}") };
         (session, offered.connect(&answer).unwrap())
     }
 
-    fn open(&mut self, ticket: Connected, _policy: Policy) -> VerbsEndpoint {
+    fn open(&mut self, ticket: Connected, _wish: &Wish<'_>) -> VerbsEndpoint {
         let id = tapecast_wire::SessionId(0);
         ticket.start(id, EPOCH).unwrap()
     }

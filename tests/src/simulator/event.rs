@@ -142,6 +142,8 @@ pub enum Event<'a> {
     Attached { attachment: usize },
     /// A subscriber asks for one more instrument.
     Watched { attachment: usize, instrument: u32 },
+    /// A subscriber asks for the newest snapshot of an instrument again.
+    Refreshed { attachment: usize, instrument: u32 },
     /// Something is done to a subscriber, or by it.
     Harmed { attachment: usize, harm: Harm },
     /// A subscriber's clock, as it has said.

@@ -64,6 +64,10 @@ pub struct Attachment {
     pub interest: Interest,
     /// What it asked for later, and in which turn.
     pub watched: BTreeMap<usize, u64>,
+    /// Instruments of which it asked for the newest snapshot again, and in which turn last.
+    pub refreshed: BTreeMap<usize, u64>,
+    /// Least time between two snapshots of one instrument; 0 for none.
+    pub min_interval_ns: u64,
     /// Life of its publisher.
     pub epoch: u64,
     /// The turn in which it began.
@@ -92,6 +96,12 @@ impl Attachment {
     #[must_use]
     pub fn wants(&self, instrument: usize) -> bool {
         self.named(instrument) || self.watched.contains_key(&instrument)
+    }
+
+    /// Whether it has ever asked for the newest snapshot of an instrument again.
+    #[must_use]
+    pub fn has_refreshed(&self, instrument: usize) -> bool {
+        self.refreshed.contains_key(&instrument)
     }
 
     /// Whether it is lossless.

@@ -36,6 +36,8 @@ pub struct Plan {
 pub struct Habits {
     /// What it asks the publisher to do when it does not keep up.
     pub policy: Policy,
+    /// Least time between two snapshots of one instrument that it asks for; 0 for none.
+    pub min_interval_ns: u64,
     /// What it wants.
     pub interest: Interest,
     /// It polls in each so-manieth turn.
@@ -94,6 +96,8 @@ pub struct Faults {
     pub feed_gap: u64,
     /// A subscriber asks for more instruments.
     pub watch: u64,
+    /// A subscriber asks for snapshots again.
+    pub refresh: u64,
     /// A directory entry changes, or an instrument is new.
     pub announce: u64,
     /// The feed's queue takes most pages for a while.
@@ -113,8 +117,13 @@ impl Plan {
         let network = network(&mut dice, count);
         let capacity = network.instruments as u64;
         let faults = Faults::drawn(&mut dice);
-        let lossless = dice.pick(&[0, 0, 150, 400]);
-        let subscribers = (0..count).map(|_| Habits::drawn(&mut dice, capacity, lossless));
+        let turn_ns = dice.pick(&[1_000, 100_000, 1_000_000, 1_000_000]);
+        let shares = Shares {
+            lossless: dice.pick(&[0, 0, 150, 400]),
+            disconnect: dice.pick(&[0, 0, 200, 500]),
+            paced: dice.pick(&[0, 0, 200, 500]),
+        };
+        let subscribers = (0..count).map(|_| Habits::drawn(&mut dice, capacity, shares, turn_ns));
         Self {
             subscribers: subscribers.collect(),
             hoarded_pages: match dice.below(4) {
@@ -122,7 +131,7 @@ impl Plan {
                 1 => POOL_PAGES - dice.within(64, 520) as usize,
                 _ => 0,
             },
-            turn_ns: dice.pick(&[1_000, 100_000, 1_000_000, 1_000_000]),
+            turn_ns,
             turns: dice.within(40, if count > 12 { 120 } else { 320 }),
             closes_early: dice.chance(400),
             feed: Feed {
@@ -168,10 +177,28 @@ fn network(dice: &mut Dice, subscribers: u64) -> SimConfig {
     config
 }
 
+/// Shares of subscribers, in a thousand.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    lossless: u64,
+    disconnect: u64,
+    /// Of those that are neither.
+    paced: u64,
+}
+
 impl Habits {
-    fn drawn(dice: &mut Dice, capacity: u64, lossless: u64) -> Self {
-        let swift = dice.chance(350);
-        let policy = if dice.chance(lossless) { Policy::Lossless } else { Policy::Conflate };
+    fn drawn(dice: &mut Dice, capacity: u64, shares: Shares, turn_ns: u64) -> Self {
+        let policy = if dice.chance(shares.lossless) {
+            Policy::Lossless
+        } else if dice.chance(shares.disconnect) {
+            Policy::Disconnect
+        } else {
+            Policy::Conflate
+        };
+        let rests = policy == Policy::Conflate && dice.chance(shares.paced);
+        let min_interval_ns = if rests { turn_ns * dice.within(1, 40) } else { 0 };
+        // What rests is late, and what is disconnected is not promised to stay.
+        let swift = policy != Policy::Disconnect && !rests && dice.chance(350);
         let named = |dice: &mut Dice| {
             let count = dice.within(1, capacity);
             let ids = (0..count).map(|_| InstrumentId(dice.below(capacity) as u32));
@@ -179,6 +206,7 @@ impl Habits {
         };
         Self {
             policy,
+            min_interval_ns,
             interest: if dice.chance(600) { Interest::All } else { named(dice) },
             cadence: if swift { 1 } else { dice.pick(&[1, 1, 2, 5, 17]) },
             limit: if swift { usize::MAX } else { dice.pick(&[1, 3, 20, usize::MAX]) },
@@ -210,6 +238,7 @@ impl Faults {
             clock_jump: often() / 2,
             feed_gap: often(),
             watch: often() * 2,
+            refresh: often() * 2,
             announce: often(),
             squeeze: often(),
         }

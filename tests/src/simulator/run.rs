@@ -129,6 +129,7 @@ fn play(plan: Plan, pool: &Pool, options: Options) -> Observers {
     world.come_to_rest();
     if world.observers.violation.is_none() {
         world.tell(&Event::Rested);
+        world.ask_again();
         world.tell_counts();
         world.close();
         world.wait_for_the_end();
@@ -193,6 +194,17 @@ impl World {
             }
         }
         self.tell(&Event::Restless { what: "the network does not come to rest", turns: most });
+    }
+
+    /// While nothing is published, nothing but an answer brings a snapshot that was asked for.
+    fn ask_again(&mut self) {
+        for who in 0..self.seats.len() {
+            self.refresh_one(who);
+        }
+        self.come_to_rest();
+        if self.observers.violation.is_none() {
+            self.tell(&Event::Rested);
+        }
     }
 
     /// The channel ends, once.

@@ -56,6 +56,9 @@ impl World {
         if self.dice.chance(faults.watch) {
             self.watch();
         }
+        if self.dice.chance(faults.refresh) {
+            self.refresh();
+        }
         if self.dice.chance(faults.announce) {
             self.announce();
         }
@@ -202,6 +205,29 @@ impl World {
         self.now = if self.dice.chance(600) { self.now + by } else { self.now - by };
         let now = self.now;
         self.tell(&Event::Jumped { now });
+    }
+
+    /// A subscriber that is well asks for a few snapshots again.
+    fn refresh(&mut self) {
+        let is_well = |world: &Self, who: usize| {
+            world.seats[who].attached.as_ref().is_some_and(|each| !each.doomed && !each.silent)
+        };
+        let Some(who) = self.choose(is_well) else { return };
+        for _ in 0..self.dice.within(1, 4) {
+            self.refresh_one(who);
+        }
+    }
+
+    pub(super) fn refresh_one(&mut self, who: usize) {
+        let capacity = self.history.plan.network.instruments as u64;
+        let instrument = self.dice.below(capacity) as u32;
+        let Some(attached) = &mut self.seats[who].attached else { return };
+        let attachment = attached.attachment;
+        if attached.receiver.refresh(InstrumentId(instrument)) {
+            let turn = self.history.turn;
+            self.history.attachments[attachment].refreshed.insert(instrument as usize, turn);
+            self.tell(&Event::Refreshed { attachment, instrument });
+        }
     }
 
     fn watch(&mut self) {

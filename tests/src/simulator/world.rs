@@ -4,7 +4,7 @@ use tapecast_core::Interest;
 use tapecast_fabric::pool::{PageWriter, Pool};
 use tapecast_fabric::rings::Line;
 use tapecast_fabric::sim::{Sim, SimEndpoint, SimFabric, SimHost};
-use tapecast_fabric::{Fabric, Receiver, SessionStats};
+use tapecast_fabric::{Fabric, Receiver, SessionStats, Wish};
 use tapecast_wire::{Epoch, InstrumentId, Nanos, SessionId};
 
 use super::dice::Dice;
@@ -129,7 +129,14 @@ impl World {
     /// A subscriber attaches.
     pub(super) fn attach(&mut self, who: usize) {
         let habits = self.history.plan.subscribers[who].clone();
-        let prepared = self.host.prepare(habits.policy, &habits.interest);
+        let wish = Wish {
+            policy: habits.policy,
+            interest: &habits.interest,
+            symbols: None,
+            min_interval: Nanos(habits.min_interval_ns),
+            offer: None,
+        };
+        let prepared = self.host.prepare_for(&wish);
         let (session, ticket) = prepared.expect("a plan's sizes make a session");
         let session = self.fabric.attach(session).expect("there is a place for each subscriber");
         let endpoint = SimEndpoint::open(ticket).expect("it is attached");
@@ -164,6 +171,8 @@ impl World {
             policy: habits.policy,
             interest,
             watched: std::collections::BTreeMap::new(),
+            refreshed: std::collections::BTreeMap::new(),
+            min_interval_ns: habits.min_interval_ns,
             epoch: self.history.epoch,
             turn: self.history.turn,
             channel: self.history.channel,

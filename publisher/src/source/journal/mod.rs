@@ -141,7 +141,7 @@ impl JournalSource {
             }
             Entry::Hole(hole) => {
                 counts.holes += 1;
-                counts.lost += hole.lost;
+                counts.lost = counts.lost.saturating_add(hole.lost);
                 tell_hole(series.file(), record.offset, hole);
                 Ok(None)
             }

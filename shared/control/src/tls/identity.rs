@@ -72,6 +72,12 @@ impl TlsIdentity {
         &self.0.files
     }
 
+    /// What the next connection is to use, where the files need no look for it. Never waits.
+    pub(crate) fn recent(&self) -> Option<Arc<ServerConfig>> {
+        let state = self.0.state.try_lock().ok()?;
+        (state.looked.elapsed() < LOOK_INTERVAL).then(|| Arc::clone(&state.config))
+    }
+
     /// What the next connection is to use. Reads files, so it is called where that may take time.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.0.state);

@@ -46,10 +46,15 @@ pub(crate) async fn secure(
         Ok(1..) => return Err(Refused::Plain(stream)),
         Ok(0) | Err(_) => return Err(Refused::Gone),
     }
-    let identity = identity.clone();
-    // Files may be slow; nobody else waits for them.
-    let config = tokio::task::spawn_blocking(move || identity.config());
-    let config = config.await.map_err(|_| Refused::Gone)?;
+    let config = match identity.recent() {
+        Some(config) => config,
+        None => {
+            let identity = identity.clone();
+            // Files may be slow; nobody else waits for them.
+            let config = tokio::task::spawn_blocking(move || identity.config());
+            config.await.map_err(|_| Refused::Gone)?
+        }
+    };
     let accepted = TlsAcceptor::from(config).accept(stream).into_fallible().await;
     let stream = Box::new(accepted.map_err(|(error, stream)| failed(&error, stream))?);
     let certificates = stream.get_ref().1.peer_certificates();

@@ -11,9 +11,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use tapecast_control::client::{self, AttachError};
 use tapecast_control::{AnswerError, MAX_DESCRIPTORS, PathError};
 use tapecast_wire::attach::{
-    Accepted, AttachRequest, Farewell, MAX_NAME_BYTES, MAX_SYMBOLS, Message, Policy, Refusal,
+    Accepted, AttachRequest, Farewell, LagLimits, MAX_NAME_BYTES, MAX_SYMBOLS, Message, Policy,
+    Refusal,
 };
-use tapecast_wire::{InstrumentId, WIRE_VERSION, WireError};
+use tapecast_wire::{InstrumentId, Nanos, WIRE_VERSION, WireError};
 
 use crate::bare::{
     beside, fake_publisher, file_with, read_message, send_descriptors, text_of, traced_descriptor,
@@ -53,6 +54,8 @@ async fn the_largest_request_and_answer_arrive_whole() {
     let request = AttachRequest {
         name: "n".repeat(MAX_NAME_BYTES),
         policy: Policy::Lossless,
+        lag: LagLimits { bytes: u64::MAX, time: Nanos(u64::MAX) },
+        min_interval: Nanos(u64::MAX),
         allow_unknown: true,
         symbols: (0..MAX_SYMBOLS).map(|number| format!("SYMBOL-{number:017}")).collect(),
         rdma: None,

@@ -1,7 +1,7 @@
 //! A publisher with a fan-out and subscribers that consume honestly, each with its own ring, its
 //! own receive queue and its own account. Everything is checked where it arrives.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 use tapecast_core::account::{Account, Jump, Verdict};
@@ -10,26 +10,31 @@ use tapecast_core::fan_out::{FanOut, Record, Source, Staged, Staging};
 use tapecast_core::session::{Eviction, Session, Terms};
 use tapecast_core::{Interest, fan_out};
 use tapecast_wire::attach::Policy;
-use tapecast_wire::{InstrumentId, Position, Sequence, SessionId};
+use tapecast_wire::{InstrumentId, Nanos, Position, Sequence, SessionId};
 
 const RING: u64 = WindowSize::MIN_RING_BYTES;
 const RECEIVES: u32 = 8;
 const SENDS: u32 = 9;
 const GATHER: u32 = 3;
+/// Least time between two snapshots, where a session asks for one, and what an [`Op::Time`] is.
+const MIN_INTERVAL: u64 = 10;
+const TICK: u64 = 3;
 
 pub(crate) fn terms(policy: Policy) -> Terms {
     let window = WindowSize::new(RING, RECEIVES, SENDS, GATHER).unwrap();
-    Terms { policy, window, silence_limit: None }
+    Terms { policy, window, silence_limit: None, min_interval: Nanos(0) }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     AddInstrument,
     ChangeEntry(u32),
-    Attach { policy: Policy, only: Option<Vec<u32>> },
+    Attach { policy: Policy, only: Option<Vec<u32>>, min_interval: u64 },
     Detach(usize),
     Evict(usize),
     Watch { subscriber: usize, instrument: u32 },
+    Unwatch { subscriber: usize, instrument: u32 },
+    Time,
     Publish { instrument: u32, record_bytes: usize },
     Flush,
     Pump { limit: usize },
@@ -38,17 +43,29 @@ pub(crate) enum Op {
 }
 
 pub(crate) fn any_op() -> impl Strategy<Value = Op> {
-    let policy = prop_oneof![3 => Just(Policy::Conflate), 1 => Just(Policy::Lossless)];
+    let policy = prop_oneof![
+        3 => Just((Policy::Conflate, 0)),
+        2 => Just((Policy::Conflate, MIN_INTERVAL)),
+        1 => Just((Policy::Lossless, 0)),
+        2 => Just((Policy::Disconnect, 0)),
+    ];
     let only = prop::option::of(prop::collection::vec(0..4_u32, 0..3));
     let record_bytes = prop_oneof![3 => 96..600_usize, 1 => 96..=4096_usize];
     prop_oneof![
         2 => Just(Op::AddInstrument),
         1 => (0..4_u32).prop_map(Op::ChangeEntry),
-        3 => (policy, only).prop_map(|(policy, only)| Op::Attach { policy, only }),
+        3 => (policy, only).prop_map(|((policy, min_interval), only)| Op::Attach {
+            policy,
+            only,
+            min_interval,
+        }),
+        4 => Just(Op::Time),
         1 => (0..4_usize).prop_map(Op::Detach),
         1 => (0..4_usize).prop_map(Op::Evict),
-        1 => (0..4_usize, 0..4_u32)
+        2 => (0..4_usize, 0..4_u32)
             .prop_map(|(subscriber, instrument)| Op::Watch { subscriber, instrument }),
+        1 => (0..4_usize, 0..4_u32)
+            .prop_map(|(subscriber, instrument)| Op::Unwatch { subscriber, instrument }),
         24 => (0..4_u32, record_bytes)
             .prop_map(|(instrument, record_bytes)| Op::Publish { instrument, record_bytes }),
         10 => Just(Op::Flush),
@@ -87,6 +104,8 @@ pub(crate) struct Subscriber {
     entries: BTreeMap<InstrumentId, u32>,
     sources: Vec<Source>,
     snapshots: Vec<(InstrumentId, Sequence)>,
+    /// Instruments that it has dropped at some time: the ends may count these differently.
+    dropped: BTreeSet<InstrumentId>,
 }
 
 impl Subscriber {
@@ -157,19 +176,26 @@ impl Subscriber {
     fn on_snapshot(&mut self, piece: Piece) {
         let Piece { instrument, sequence, .. } = piece;
         assert!(self.entries.contains_key(&instrument), "snapshot before directory entry");
-        self.snapshots.push((instrument, sequence));
         let jump = match self.policy {
-            Policy::Conflate => Jump::Conflated,
+            Policy::Conflate | Policy::Disconnect => Jump::Conflated,
             Policy::Lossless => Jump::Unexplained,
         };
-        let verdict = self.account.on_record(instrument, sequence, jump);
+        if !self.account.wants(instrument) {
+            assert!(self.dropped.contains(&instrument), "{piece:?} was never asked for");
+            return self.on_image();
+        }
+        self.snapshots.push((instrument, sequence));
+        let verdict = self.account.on_answer(instrument, sequence, jump);
         let Verdict::Deliver { initial, lost: 0, .. } = verdict else {
             panic!("{piece:?}: {verdict:?}");
         };
-        if self.images_left > 0 {
-            assert!(initial, "{piece:?} came before the initial image was complete");
-            self.images_left -= 1;
-        }
+        let is_image = initial || self.dropped.contains(&instrument);
+        assert!(is_image || self.images_left == 0, "{piece:?} came before the image was complete");
+        self.on_image();
+    }
+
+    fn on_image(&mut self) {
+        self.images_left = self.images_left.saturating_sub(1);
         if self.images_left == 0 {
             self.account.begin_live();
         }
@@ -181,6 +207,7 @@ pub(crate) struct World {
     subscribers: BTreeMap<SessionId, Subscriber>,
     published: Vec<Sequence>,
     instruments: u32,
+    now: u64,
 }
 
 impl World {
@@ -190,6 +217,7 @@ impl World {
             subscribers: BTreeMap::new(),
             published: vec![Sequence(0); capacity],
             instruments: 0,
+            now: 1_000,
         }
     }
 
@@ -210,11 +238,12 @@ impl World {
             Op::ChangeEntry(id) if *id < self.instruments => {
                 self.fan_out.on_entry(InstrumentId(*id));
             }
-            Op::Attach { policy, only } if self.subscribers.len() < 4 => {
+            Op::Attach { policy, only, min_interval } if self.subscribers.len() < 4 => {
                 let interest = only.as_ref().map_or(Interest::All, |ids| {
                     Interest::Only(ids.iter().copied().map(InstrumentId).collect())
                 });
-                self.attach(*policy, &interest);
+                let min_interval = Nanos(*min_interval);
+                self.attach_with(Terms { min_interval, ..terms(*policy) }, &interest);
             }
             Op::Detach(index) => {
                 if let Some(id) = self.nth(*index) {
@@ -233,6 +262,12 @@ impl World {
                     self.watch(id, InstrumentId(*instrument));
                 }
             }
+            Op::Unwatch { subscriber, instrument } => {
+                if let Some(id) = self.nth(*subscriber) {
+                    self.unwatch(id, InstrumentId(*instrument));
+                }
+            }
+            Op::Time => self.pass(TICK),
             Op::Publish { instrument, record_bytes } if *instrument < self.instruments => {
                 self.publish(InstrumentId(*instrument), *record_bytes);
             }
@@ -253,8 +288,12 @@ impl World {
     }
 
     pub(crate) fn attach(&mut self, policy: Policy, interest: &Interest) -> Option<SessionId> {
-        let capacity = self.fan_out.capacity();
-        let session = Box::new(Session::new(terms(policy), interest, capacity));
+        self.attach_with(terms(policy), interest)
+    }
+
+    pub(crate) fn attach_with(&mut self, terms: Terms, interest: &Interest) -> Option<SessionId> {
+        let (capacity, policy) = (self.fan_out.capacity(), terms.policy);
+        let session = Box::new(Session::new(terms, interest, capacity));
         let attached = self.fan_out.attach(session).ok()?;
         let mut account = Account::new(interest, capacity);
         if attached.initial_images == 0 {
@@ -275,15 +314,38 @@ impl World {
             entries: BTreeMap::new(),
             sources: Vec::new(),
             snapshots: Vec::new(),
+            dropped: BTreeSet::new(),
         };
         assert!(self.subscribers.insert(attached.session, subscriber).is_none());
         Some(attached.session)
     }
 
     pub(crate) fn watch(&mut self, id: SessionId, instrument: InstrumentId) {
+        if !self.fan_out.is_served(id) {
+            return;
+        }
         let changed = self.fan_out.watch(id, instrument);
         let account = &mut self.subscribers.get_mut(&id).unwrap().account;
-        assert_eq!(account.watch(instrument), changed);
+        let is_new = account.watch(instrument);
+        assert!(changed || !is_new, "one more instrument is always news");
+    }
+
+    /// The subscriber drops an instrument, and its request arrives at once, where it may.
+    pub(crate) fn unwatch(&mut self, id: SessionId, instrument: InstrumentId) {
+        if !self.fan_out.is_served(id) || self.fan_out.session(id).unwrap().is_joining() {
+            return;
+        }
+        let changed = self.fan_out.unwatch(id, instrument);
+        let subscriber = self.subscribers.get_mut(&id).unwrap();
+        assert_eq!(subscriber.account.unwatch(instrument), changed);
+        if changed {
+            subscriber.dropped.insert(instrument);
+        }
+    }
+
+    pub(crate) fn pass(&mut self, time: u64) {
+        self.now += time;
+        self.fan_out.on_time(Nanos(self.now));
     }
 
     fn publish(&mut self, instrument: InstrumentId, record_bytes: usize) {
@@ -364,9 +426,11 @@ impl World {
                 self.settle_only(*id);
             }
             self.pump(4);
-            if before.iter().eq(self.subscribers.values().map(|each| &each.tail)) {
+            let is_idle = before.iter().eq(self.subscribers.values().map(|each| &each.tail));
+            if is_idle && !self.fan_out.has_resting() {
                 break;
             }
+            self.pass(TICK);
         }
     }
 
@@ -392,6 +456,9 @@ impl World {
                 let sent = self.fan_out.instrument_totals(*id, instrument).unwrap();
                 let received = subscriber.account.instrument(instrument).unwrap();
                 assert_eq!(sent.pending(), 0, "{instrument}");
+                if subscriber.dropped.contains(&instrument) {
+                    continue;
+                }
                 assert_eq!(
                     (sent.published, sent.sent, sent.conflated),
                     (received.published, received.delivered, received.conflated),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals, Verdict};
-use tapecast_ring::cell::{CELL_REQUESTS, CellCounters};
+use tapecast_ring::cell::{CELL_REQUESTS, CellCounters, Request};
 use tapecast_ring::{CellWriter, RecordBuffer, RemoteReader};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{
@@ -65,8 +65,8 @@ pub struct RingEndpoint<I: Inlet> {
     /// What the publisher knows of our progress.
     pushed: (Position, u64),
     news: News,
-    /// Instruments to ask for, when the publisher has taken earlier requests.
-    wanted: VecDeque<InstrumentId>,
+    /// What to ask for when the publisher has taken earlier requests.
+    wanted: VecDeque<Request>,
     /// The control block, when it was last read as a whole.
     control: Cell<Option<Control>>,
 }
@@ -74,7 +74,8 @@ pub struct RingEndpoint<I: Inlet> {
 impl<I: Inlet> RingEndpoint<I> {
     pub(crate) fn new(inlet: I, reader: RemoteReader, cell: CellWriter, terms: Terms) -> Self {
         let jump = match terms.policy {
-            Policy::Conflate => Jump::Conflated,
+            // One that is to be disconnected is conflated while it joins.
+            Policy::Conflate | Policy::Disconnect => Jump::Conflated,
             Policy::Lossless => Jump::Unexplained,
         };
         Self {
@@ -201,6 +202,13 @@ impl<I: Inlet> RingEndpoint<I> {
         }
     }
 
+    fn request(&mut self, request: Request) {
+        self.wanted.push_back(request);
+        if !self.inlet.is_stopped() {
+            self.push_news();
+        }
+    }
+
     /// Writes down as many requests as may be open.
     fn make_requests(&mut self) {
         if self.wanted.is_empty() {
@@ -211,8 +219,8 @@ impl<I: Inlet> RingEndpoint<I> {
         // A publisher that claims to have taken more than there were is not asked any more.
         let Some(open) = made.checked_sub(taken) else { return };
         for nth in made..made + CELL_REQUESTS.saturating_sub(open) {
-            let Some(instrument) = self.wanted.pop_front() else { break };
-            self.cell.set_request(nth, u64::from(instrument.0));
+            let Some(request) = self.wanted.pop_front() else { break };
+            self.cell.set_request(nth, request);
             self.news.requests = true;
         }
     }
@@ -273,7 +281,8 @@ fn hand_over<F: FnMut(Delivery<'_>)>(
     let malformed = |source| PollError::Malformed { position, source };
     let snapshot = Snapshot::parse(record).map_err(malformed)?;
     let instrument = snapshot.instrument_id();
-    match account.on_record(instrument, snapshot.instrument_sequence(), jump) {
+    // The newest one comes twice only when it was asked for.
+    match account.on_answer(instrument, snapshot.instrument_sequence(), jump) {
         Verdict::Deliver { initial: false, conflated: 0, .. } => {
             deliver(Delivery::new(snapshot, 0));
             Ok(true)
@@ -356,10 +365,11 @@ impl<I: Inlet> Endpoint for RingEndpoint<I> {
     }
 
     fn request_image(&mut self, id: InstrumentId) {
-        self.wanted.push_back(id);
-        if !self.inlet.is_stopped() {
-            self.push_news();
-        }
+        self.request(Request::Image(id));
+    }
+
+    fn withdraw(&mut self, id: InstrumentId) {
+        self.request(Request::Drop(id));
     }
 
     fn settle(&mut self, totals: &Totals) {

@@ -420,6 +420,9 @@ impl<N: Network> Fabric for RingFabric<N> {
             return Ok(());
         }
         self.latest.store(record.instrument, snapshot.bytes());
+        for id in self.fan_out.take_fallen() {
+            self.evict(id, Eviction::Overrun);
+        }
         Ok(())
     }
 
@@ -428,6 +431,7 @@ impl<N: Network> Fabric for RingFabric<N> {
     }
 
     fn turn(&mut self, now: Nanos) -> usize {
+        self.fan_out.on_time(now);
         let moved = self.network.step(&mut self.sides);
         let reaped = self.reap(REAP_LIMIT);
         let news = self.read_cells(now);
@@ -435,12 +439,14 @@ impl<N: Network> Fabric for RingFabric<N> {
         let staged = self.pump();
         self.tell_sessions(now);
         self.ring_doorbells();
-        let in_flight = if N::TIME_IS_TURNS { self.outstanding().min(1) } else { 0 };
-        moved + reaped + news + staged + in_flight
+        let awaits_turns =
+            N::TIME_IS_TURNS && (self.outstanding() > 0 || self.fan_out.has_resting());
+        moved + reaped + news + staged + usize::from(awaits_turns)
     }
 
     fn awaits_peers(&self) -> bool {
         self.outstanding() > 0
+            || self.fan_out.has_resting()
             || (0..self.sides.len()).any(|index| self.fan_out.has_backlog(SessionId(index as u32)))
     }
 
@@ -455,6 +461,7 @@ impl<N: Network> Fabric for RingFabric<N> {
         // Why it closes is said by the control plane; here it only ends, for each session once
         // nothing waits for it any more. Turns must follow until the network is idle.
         self.state = ChannelState::Closed;
+        self.fan_out.stop_pacing();
         // What was published and not flushed goes first, so that nothing joins it afterwards.
         self.ring_doorbells();
         self.pump();

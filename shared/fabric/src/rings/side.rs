@@ -195,8 +195,8 @@ impl<B: Breaker> Monitor for RingMonitor<B> {
         self.watched.stats()
     }
 
-    fn evicted(&self) -> Option<String> {
-        self.watched.eviction.get().map(Eviction::to_string)
+    fn evicted(&self) -> Option<Eviction> {
+        self.watched.eviction.get().copied()
     }
 
     fn quench(&self) {

@@ -7,6 +7,7 @@ use tapecast_wire::limits::PAGE_BYTES;
 use tapecast_wire::{Epoch, InstrumentId, Position, Sequence, Snapshot};
 
 use super::OpenError;
+use super::rests::Rests;
 use super::session::Gate;
 use crate::delivery::mark_received;
 use crate::{Delivery, PollError};
@@ -59,11 +60,13 @@ impl Ring {
         if tail < at {
             return Err(OpenError::Start { at, tail });
         }
-        match (policy, gate) {
-            (Policy::Conflate, _) => return Ok(Self::Broadcast(reader)),
-            (Policy::Lossless, Gate::Open) => return Err(OpenError::NotGated),
-            (Policy::Lossless, Gate::Copies) => return Ok(Self::Copied(reader)),
-            (Policy::Lossless, Gate::Lends) => {}
+        if policy != Policy::Lossless {
+            return Ok(Self::Broadcast(reader));
+        }
+        match gate {
+            Gate::Open => return Err(OpenError::NotGated),
+            Gate::Copies => return Ok(Self::Copied(reader)),
+            Gate::Lends => {}
         }
         let guard = region.broadcast_at(at)?;
         // SAFETY: the cell says, in a word that only the publisher writes, that the writer is
@@ -150,6 +153,8 @@ pub(super) struct Batch<'a> {
     pub(super) epoch: Epoch,
     pub(super) buffer: &'a mut RecordBuffer,
     pub(super) progress: &'a mut Progress,
+    /// Where there is a least time between two snapshots. Only where records are copied.
+    pub(super) rests: Option<&'a mut Rests>,
     pub(super) limit: usize,
     pub(super) delivered: usize,
 }
@@ -163,7 +168,12 @@ impl Batch<'_> {
         deliver: &mut F,
     ) -> Result<(), Stop> {
         match ring {
-            Ring::Broadcast(reader) | Ring::Copied(reader) => self.copy(reader, deliver),
+            Ring::Broadcast(reader) => self.copy(reader, deliver),
+            Ring::Copied(reader) => {
+                // Nothing rests where nothing may be left out.
+                self.rests = None;
+                self.copy(reader, deliver)
+            }
             Ring::Gated(gated) => self.lend(gated, deliver),
         }
     }
@@ -182,12 +192,17 @@ impl Batch<'_> {
                 if head.epoch != self.epoch {
                     return Err(Stop::Foreign(reader.position()));
                 }
-                if !self.account.would_deliver(head.instrument_id, head.instrument_sequence) {
+                let is_news =
+                    self.account.would_deliver(head.instrument_id, head.instrument_sequence);
+                if !is_news || self.puts_off(head.instrument_id) {
                     check_known(self.account, head.instrument_id, reader.position())?;
                     reader.skip();
                     self.progress.sequence = head.channel_sequence;
                     self.progress.count(false);
                     continue;
+                }
+                if let Some(rests) = &mut self.rests {
+                    rests.rest(head.instrument_id);
                 }
             }
             let at = reader.position();
@@ -197,11 +212,16 @@ impl Batch<'_> {
             }
             self.progress.sequence = record.channel_sequence();
             let bytes = record.into_bytes_mut();
-            let handed = hand_over(self.account, bytes, Jump::Unexplained, at, deliver)?;
-            self.progress.count(handed);
+            let handed = hand_over(self.account, bytes, Why::Next, at, deliver)?;
+            // Where instruments rest, each record is looked at first.
+            self.progress.count(handed && self.rests.is_none());
             self.delivered += usize::from(handed);
         }
         Ok(())
+    }
+
+    fn puts_off(&mut self, instrument: InstrumentId) -> bool {
+        self.rests.as_mut().is_some_and(|rests| rests.put_off(instrument))
     }
 
     /// Records are delivered where they lie.
@@ -259,6 +279,17 @@ impl Batch<'_> {
     }
 }
 
+/// Why a record is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is the next one in the ring.
+    Next,
+    /// It is the newest of its instrument, in place of older ones.
+    Newest,
+    /// It was asked for.
+    Asked,
+}
+
 #[inline]
 fn parse(bytes: &[u8], position: Position) -> Result<Snapshot<'_>, PollError> {
     Snapshot::parse(bytes).map_err(|source| PollError::Malformed { position, source })
@@ -288,13 +319,18 @@ const fn unknown(account: &Account, instrument: InstrumentId, position: Position
 pub(super) fn hand_over<F: FnMut(Delivery<'_>)>(
     account: &mut Account,
     record: &mut [u8],
-    jump: Jump,
+    why: Why,
     position: Position,
     deliver: &mut F,
 ) -> Result<bool, PollError> {
     let snapshot = parse(record, position)?;
-    let id = snapshot.instrument_id();
-    match account.on_record(id, snapshot.instrument_sequence(), jump) {
+    let (id, sequence) = (snapshot.instrument_id(), snapshot.instrument_sequence());
+    let verdict = match why {
+        Why::Next => account.on_record(id, sequence, Jump::Unexplained),
+        Why::Newest => account.on_record(id, sequence, Jump::Conflated),
+        Why::Asked => account.on_answer(id, sequence, Jump::Conflated),
+    };
+    match verdict {
         Verdict::Deliver { initial: false, conflated: 0, .. } => {
             deliver(Delivery::new(snapshot, 0));
         }

@@ -17,9 +17,10 @@ use tapecast_ring::{
 };
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
 
-use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, hand_over};
+use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, Why, hand_over};
 use super::identity::{RegionIdentity, RegionLife};
 use super::joining::Joining;
+use super::rests::Rests;
 use super::wait::Waiter;
 use super::walk::Walk;
 use crate::{
@@ -52,9 +53,21 @@ pub struct ShmEndpoint {
     announced: Position,
     progress: Progress,
     waiter: Waiter,
+    /// It ends rather than that anything is left out.
+    disconnects: bool,
+    rests: Option<Rests>,
 }
 
 impl ShmEndpoint {
+    /// Lets each instrument rest for `interval` after each of its snapshots: what comes meanwhile
+    /// waits, the newest in place of older ones. Not for lossless sessions, which it does not
+    /// concern.
+    #[must_use]
+    pub fn with_min_interval(mut self, interval: Duration) -> Self {
+        self.rests = Rests::new(interval, self.region.layout().instruments());
+        self
+    }
+
     /// Sets the longest sleep of [`WaitStrategy::Block`] before it looks by itself; 100 ms unless
     /// set. Readers are woken when something is published; this is how long one sleeps at most
     /// when a hostile subscriber on the same region has made that impossible.
@@ -114,8 +127,8 @@ impl ShmEndpoint {
 
     /// Looks at one wanted record in place, which no copy is made of, and returns what `look` made
     /// of it. `None` when there is none, or when the writer got there first, in which case the next
-    /// poll recovers; and on lossless sessions or before the initial image is complete, where
-    /// [`Endpoint::poll`] is what to use.
+    /// poll recovers; and on lossless sessions, with a least interval, or before the initial image
+    /// is complete, where [`Endpoint::poll`] is what to use.
     ///
     /// `look` may see a mixture of records and must not act on it, only compute from it.
     ///
@@ -127,7 +140,8 @@ impl ShmEndpoint {
         look: impl FnOnce(RawRecord<'_>) -> T,
     ) -> Result<Option<T>, PollError> {
         let Ring::Broadcast(ring) = &mut self.ring else { return Ok(None) };
-        if self.over || !self.walk.is_done() || self.joining != Joining::Live {
+        let is_live = self.walk.is_done() && self.joining == Joining::Live;
+        if self.over || !is_live || self.rests.is_some() {
             return Ok(None);
         }
         let epoch = self.region.epoch();
@@ -172,7 +186,12 @@ impl ShmEndpoint {
         let mut delivered = 0;
         let walking = !self.walk.is_done();
         while delivered < limit {
-            let Some(id) = self.walk.find(&self.latest, account) else { break };
+            let Some(step) = self.walk.find(&self.latest, account) else { break };
+            let id = step.instrument;
+            if !step.is_answer && self.rests.as_mut().is_some_and(|rests| rests.put_off(id)) {
+                self.walk.step();
+                continue;
+            }
             let loaded = self.latest.load(id, &mut self.buffer);
             // Before anything is made of it: it may be a mixture of this life and the next.
             if !self.region.is_current() {
@@ -193,8 +212,11 @@ impl ShmEndpoint {
                     }
                     let at = self.ring.position();
                     let bytes = record.into_bytes_mut();
-                    delivered +=
-                        usize::from(hand_over(account, bytes, Jump::Conflated, at, deliver)?);
+                    let why = if step.is_answer { Why::Asked } else { Why::Newest };
+                    delivered += usize::from(hand_over(account, bytes, why, at, deliver)?);
+                    if let Some(rests) = &mut self.rests {
+                        rests.rest(id);
+                    }
                 }
             }
         }
@@ -214,8 +236,11 @@ impl ShmEndpoint {
     /// was lapped over is nowhere any more.
     #[cold]
     fn leave_table(&mut self) {
-        self.over = self.recovering;
         self.joining.on_abandoned();
+        // What is put off while its instrument rests was to come from there, too.
+        if self.recovering || self.rests.is_some() {
+            self.end();
+        }
     }
 
     /// Delivers from the ring.
@@ -230,6 +255,7 @@ impl ShmEndpoint {
             epoch: self.region.epoch(),
             buffer: &mut self.buffer,
             progress: &mut self.progress,
+            rests: self.rests.as_mut(),
             limit,
             delivered: 0,
         };
@@ -238,6 +264,9 @@ impl ShmEndpoint {
         self.joining.on_read(self.progress.sequence, account);
         match ended {
             Ok(()) => Ok(delivered),
+            Err(Stop::Lapped) if self.disconnects && self.joining == Joining::Live => {
+                Err(PollError::Overrun { position: self.ring.position() })
+            }
             Err(Stop::Lapped) => self.recover(account).map(|()| delivered),
             Err(Stop::Foreign(position)) => self.end_at(position).map(|()| delivered),
             Err(Stop::Failed(error)) => Err(error),
@@ -248,8 +277,30 @@ impl ShmEndpoint {
     #[cold]
     fn end_at(&mut self, position: Position) -> Result<(), PollError> {
         // Its epoch was in the header before its first record was in the ring.
-        self.over = !self.region.is_current();
-        if self.over { Ok(()) } else { Err(PollError::Corrupt { position }) }
+        if self.region.is_current() {
+            return Err(PollError::Corrupt { position });
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Nothing more comes of this session.
+    #[cold]
+    fn end(&mut self) {
+        self.over = true;
+        self.rests = None;
+    }
+
+    /// Whatever has rested long enough, and has something newer, is due.
+    fn end_rests(&mut self) {
+        let is_over = self.rests.is_some() && self.state() == ChannelState::Closed;
+        let Some(rests) = &mut self.rests else { return };
+        rests.wake(is_over, |instrument| self.walk.add(instrument));
+    }
+
+    /// How long a wait may take: until something is due at most.
+    fn until_due(&self, timeout: Duration) -> Duration {
+        self.rests.as_ref().and_then(Rests::left).map_or(timeout, |left| timeout.min(left))
     }
 
     /// Goes on at the tail, and takes what was missed from the latest table.
@@ -269,7 +320,7 @@ impl ShmEndpoint {
         let count = self.directory.len();
         // Asked last: what was looked at above may be the next life's.
         if !self.region.is_current() {
-            self.over = true;
+            self.end();
             return Ok(());
         }
         self.laps += 1;
@@ -341,10 +392,11 @@ impl Endpoint for ShmEndpoint {
         limit: usize,
         mut deliver: F,
     ) -> Result<usize, PollError> {
-        let mut delivered = 0;
         if self.over {
             return Ok(0);
         }
+        self.end_rests();
+        let mut delivered = 0;
         if !self.walk.is_done() || self.joining != Joining::Live {
             delivered = self.poll_walk(account, limit, &mut deliver)?;
         }
@@ -358,12 +410,16 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     fn is_ready(&self) -> bool {
-        !self.over && (!self.walk.is_done() || self.ring.lag_bytes() > 0)
+        let is_due = || self.rests.as_ref().and_then(Rests::left) == Some(Duration::ZERO);
+        !self.over && (!self.walk.is_done() || self.ring.lag_bytes() > 0 || is_due())
     }
 
     fn request_image(&mut self, id: InstrumentId) {
-        self.walk.add(id);
+        self.walk.request(id);
     }
+
+    /// Everybody reads the one ring, so the account's no is all there is.
+    fn withdraw(&mut self, _id: InstrumentId) {}
 
     fn settle(&mut self, totals: &Totals) {
         let Totals { delivered, conflated, lost, initial_images, .. } = *totals;
@@ -381,11 +437,18 @@ impl Endpoint for ShmEndpoint {
         if self.waiter.announced() || self.is_ready() {
             return Ok(self.is_ready());
         }
+        let timeout = self.until_due(timeout);
         let Self { ring, waiter, over, .. } = self;
         let ready = || !*over && ring.lag_bytes() > 0;
         match waiter.strategy {
-            WaitStrategy::Spin | WaitStrategy::Yield => Ok(waiter.spin(timeout, ready)),
-            WaitStrategy::Block => waiter.block(timeout, ready),
+            WaitStrategy::Spin | WaitStrategy::Yield => {
+                waiter.spin(timeout, ready);
+                Ok(self.is_ready())
+            }
+            WaitStrategy::Block => {
+                waiter.block(timeout, ready)?;
+                Ok(self.is_ready())
+            }
             WaitStrategy::Fd => {
                 if self.arm() {
                     let waited = self.waiter.readable(timeout);

@@ -111,9 +111,9 @@ impl Fabric for ShmFabric {
         self.commit();
         let at = self.region.broadcast.committed();
         let gate = match (session.policy, self.keep) {
-            (Policy::Conflate, _) => Gate::Open,
             (Policy::Lossless, false) => Gate::Lends,
             (Policy::Lossless, true) => Gate::Copies,
+            (Policy::Conflate | Policy::Disconnect, _) => Gate::Open,
         };
         let id = SessionId(index as u32);
         SessionStart { sequence: self.region.broadcast.channel_sequence(), gate }

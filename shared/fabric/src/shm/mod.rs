@@ -48,6 +48,7 @@ mod identity;
 mod joining;
 mod mapping;
 mod memory;
+mod rests;
 mod session;
 mod wait;
 mod waker;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::net::{SendFlags, send};
+use tapecast_core::session::Eviction;
 use tapecast_ring::cell::CELL_WORDS;
 use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
@@ -178,7 +179,7 @@ impl Monitor for SessionMonitor {
     }
 
     /// Never: nothing that a subscriber does to its own cell reaches anybody else.
-    fn evicted(&self) -> Option<String> {
+    fn evicted(&self) -> Option<Eviction> {
         None
     }
 

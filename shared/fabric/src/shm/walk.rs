@@ -1,5 +1,7 @@
 //! Walking the latest table: the initial image, recovery after a lap, single images.
 
+use std::collections::VecDeque;
+
 use tapecast_core::account::Account;
 use tapecast_ring::LatestReader;
 use tapecast_wire::InstrumentId;
@@ -14,7 +16,15 @@ pub(super) struct Walk {
     next: usize,
     count: usize,
     /// Single instruments, looked at before the round goes on.
-    single: Vec<InstrumentId>,
+    single: VecDeque<Step>,
+}
+
+/// One instrument whose newest snapshot is to be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) instrument: InstrumentId,
+    /// It was asked for, and is delivered also when it has been before.
+    pub(super) is_answer: bool,
 }
 
 impl Walk {
@@ -24,10 +34,11 @@ impl Walk {
         self.count = count;
     }
 
-    /// Adds one instrument.
-    pub(super) fn add(&mut self, id: InstrumentId) {
-        if !self.single.contains(&id) {
-            self.single.push(id);
+    /// Adds one instrument that was asked for.
+    pub(super) fn request(&mut self, instrument: InstrumentId) {
+        let step = Step { instrument, is_answer: true };
+        if !self.single.contains(&step) {
+            self.single.push_back(step);
         }
     }
 
@@ -37,26 +48,34 @@ impl Walk {
         self.single.clear();
     }
 
+    /// Adds one instrument that has something newer.
+    pub(super) fn add(&mut self, instrument: InstrumentId) {
+        self.single.push_back(Step { instrument, is_answer: false });
+    }
+
     /// Whether nothing is left.
     #[inline]
-    pub(super) const fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.next >= self.count && self.single.is_empty()
     }
 
     /// The next instrument whose slot holds something that `account` would take; it stays next
     /// until [`Walk::step`]. `None` when nothing is left, or after a bounded number of looks.
-    pub(super) fn find(
-        &mut self,
-        latest: &LatestReader,
-        account: &Account,
-    ) -> Option<InstrumentId> {
+    pub(super) fn find(&mut self, latest: &LatestReader, account: &Account) -> Option<Step> {
         for _ in 0..LOOKS_PER_POLL {
             if self.is_done() {
                 return None;
             }
-            let id = self.single.last().copied().unwrap_or(InstrumentId(self.next as u32));
-            if account.wants(id) && account.would_deliver(id, latest.instrument_sequence(id)) {
-                return Some(id);
+            let next = Step { instrument: InstrumentId(self.next as u32), is_answer: false };
+            let step = self.single.front().copied().unwrap_or(next);
+            let id = step.instrument;
+            let sequence = latest.instrument_sequence(id);
+            let is_wanted = match step.is_answer {
+                true => account.would_answer(id, sequence),
+                false => account.would_deliver(id, sequence),
+            };
+            if is_wanted {
+                return Some(step);
             }
             self.step();
         }
@@ -65,7 +84,7 @@ impl Walk {
 
     /// Done with the instrument that was next.
     pub(super) fn step(&mut self) {
-        if self.single.pop().is_none() {
+        if self.single.pop_front().is_none() {
             self.next += 1;
         }
     }
@@ -75,8 +94,10 @@ impl Walk {
 mod tests {
     use super::*;
     use tapecast_core::Interest;
+    use tapecast_core::account::Jump;
     use tapecast_ring::WordsMut;
     use tapecast_ring::latest::{LatestShape, LatestWriter};
+    use tapecast_wire::Sequence;
     use tapecast_wire::limits::{HEADER_BYTES, record_bytes_max};
 
     use crate::shm::tests::record;
@@ -96,8 +117,8 @@ mod tests {
     fn walked(walk: &mut Walk, table: &Table, account: &Account) -> Vec<u32> {
         let mut found = Vec::new();
         while !walk.is_done() {
-            if let Some(id) = walk.find(&table.reader, account) {
-                found.push(id.0);
+            if let Some(step) = walk.find(&table.reader, account) {
+                found.push(step.instrument.0);
                 walk.step();
             }
         }
@@ -137,8 +158,24 @@ mod tests {
         let account = Account::new(&Interest::All, 3);
         let mut walk = Walk::default();
         walk.start(2);
-        walk.add(InstrumentId(2));
-        walk.add(InstrumentId(2));
+        walk.request(InstrumentId(2));
+        walk.request(InstrumentId(2));
         assert_eq!(walked(&mut walk, &table, &account), [2, 0, 1]);
+    }
+
+    #[test]
+    fn what_was_delivered_before_is_found_again_only_in_answer_to_a_request() {
+        let mut table = table(2);
+        let mut account = Account::new(&Interest::Only(vec![InstrumentId(0)]), 2);
+        for id in [0, 1] {
+            table.writer.store(InstrumentId(id), &record(id, 1, 1)[..HEADER_BYTES]);
+        }
+        account.on_record(InstrumentId(0), Sequence(1), Jump::Unexplained);
+        let mut walk = Walk::default();
+        walk.add(InstrumentId(0));
+        walk.request(InstrumentId(1));
+        assert_eq!(walked(&mut walk, &table, &account), [], "delivered before; not wanted");
+        walk.request(InstrumentId(0));
+        assert_eq!(walked(&mut walk, &table, &account), [0]);
     }
 }

@@ -40,6 +40,7 @@ use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::{DEFAULT_LEVELS_PER_SIDE, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE};
 use tapecast_wire::{Epoch, Nanos};
 
+use crate::Wish;
 use crate::pool::Pool;
 use crate::rings::{RingEndpoint, RingFabric, RingSession, RingSettings};
 pub use inlet::{OpenError, SimInlet};
@@ -194,24 +195,21 @@ impl SimHost {
         policy: Policy,
         interest: &Interest,
     ) -> Result<(SimSession, SimTicket), SimError> {
-        self.prepare_for(policy, interest, None)
+        let min_interval = Nanos(0);
+        self.prepare_for(&Wish { policy, interest, symbols: None, min_interval, offer: None })
     }
 
-    /// As [`Self::prepare`], for a subscriber that may be sent these symbols only; `None` for all.
+    /// As [`Self::prepare`], for a subscriber with this wish.
     ///
     /// # Errors
     /// As [`Self::prepare`].
-    pub fn prepare_for(
-        &self,
-        policy: Policy,
-        interest: &Interest,
-        symbols: Option<&[String]>,
-    ) -> Result<(SimSession, SimTicket), SimError> {
+    pub fn prepare_for(&self, wish: &Wish<'_>) -> Result<(SimSession, SimTicket), SimError> {
+        let Wish { policy, interest, symbols, min_interval, .. } = *wish;
         let silence_limit = match policy {
-            Policy::Conflate => None,
+            Policy::Conflate | Policy::Disconnect => None,
             Policy::Lossless => Some(self.config.lossless_silence_limit),
         };
-        let terms = Terms { policy, window: self.window, silence_limit };
+        let terms = Terms { policy, window: self.window, silence_limit, min_interval };
         let session = Box::new(Session::new(terms, interest, self.config.instruments));
         let link = Arc::new(Link::new(self.window));
         let ticket = SimTicket {

@@ -511,7 +511,14 @@ fn a_subscriber_is_never_sent_what_it_was_not_granted_whatever_it_asks_for_later
     let mut network = Network::new(&config());
     let symbols = ["SYM0".to_owned()];
     let only = Interest::Only(vec![A]);
-    let prepared = network.host.prepare_for(Policy::Conflate, &only, Some(&symbols));
+    let wish = Wish {
+        policy: Policy::Conflate,
+        interest: &only,
+        symbols: Some(&symbols),
+        min_interval: Nanos(0),
+        offer: None,
+    };
+    let prepared = network.host.prepare_for(&wish);
     let (session, ticket) = prepared.unwrap();
     let id = network.fabric.attach(session).unwrap();
     let endpoint = SimEndpoint::open(ticket).unwrap();

@@ -170,10 +170,11 @@ impl Host for VerbsHost {
         let window = self.config.window(offer.ring_bytes, offer.receive_depth, self.gather);
         let window = window.map_err(|error| HostError::Unsuitable(error.to_string()))?;
         let silence_limit = match wish.policy {
-            Policy::Conflate => None,
+            Policy::Conflate | Policy::Disconnect => None,
             Policy::Lossless => Some(self.config.lossless_silence_limit),
         };
-        let terms = Terms { policy: wish.policy, window, silence_limit };
+        let Wish { policy, min_interval, .. } = *wish;
+        let terms = Terms { policy, window, silence_limit, min_interval };
         let connected = self.connect(offer);
         let (queue_pair, cell, answer) =
             connected.map_err(|error| HostError::Resources(error.to_string()))?;

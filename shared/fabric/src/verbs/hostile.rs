@@ -3,6 +3,7 @@
 use tapecast_core::Interest;
 use tapecast_core::credit::Liar;
 use tapecast_core::session::Eviction;
+use tapecast_ring::cell::Request;
 use tapecast_wire::attach::Policy;
 use tapecast_wire::rdma::RdmaOffer;
 use tapecast_wire::{
@@ -68,7 +69,13 @@ impl Publisher {
         let offered = Offered::open(&config).unwrap();
         let mut offer = offered.offer();
         change(&mut offer);
-        let wish = Wish { policy, interest: &Interest::All, symbols: None, offer: Some(&offer) };
+        let wish = Wish {
+            policy,
+            interest: &Interest::All,
+            symbols: None,
+            min_interval: Nanos(0),
+            offer: Some(&offer),
+        };
         let Prepared { session, monitor, handover } = self.host.prepare_session(&wish).unwrap();
         let Handover::Connect(answer) = handover else { panic!("{handover:?}") };
         let connected: Connected = offered.connect(&answer).unwrap();
@@ -192,7 +199,7 @@ fn harms_nobody(
     publisher.until(&mut [&mut honest], |this, _| this.eviction(&hostile).is_some());
     let reason = publisher.eviction(&hostile).unwrap();
     assert!(is_reason(reason), "{reason:?}");
-    assert_eq!(hostile.monitor.evicted(), Some(reason.to_string()));
+    assert_eq!(hostile.monitor.evicted(), Some(reason));
     publisher.publish_to(100, &mut [&mut honest]);
     honest.assert_saw_everything(101);
     publisher.assert_whole();
@@ -253,7 +260,7 @@ fn requests_that_cannot_be_are_counted_and_change_nothing() {
     let mut subscriber = publisher.join(Policy::Conflate, |_| {});
     publisher.publish_to(3, &mut [&mut subscriber]);
     let endpoint = subscriber.receiver.endpoint_mut();
-    endpoint.cell().set_request(999, u64::MAX);
+    endpoint.cell().set_request(999, Request::Image(InstrumentId(u32::MAX)));
     endpoint.inlet.push(News { requests: true, ..News::default() });
     publisher.until(&mut [&mut subscriber], |_, all| all[0].monitor.stats().faults == 1);
     publisher.publish_to(3, &mut [&mut subscriber]);

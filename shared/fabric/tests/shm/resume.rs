@@ -1,6 +1,7 @@
 //! A region that outlives its publisher.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tapecast_core::Interest;
@@ -138,7 +139,7 @@ fn a_reader_that_is_behind_when_the_new_life_laps_it_is_over_or_if_it_was_promis
         }
         let polled = old.poll(16, |_| panic!("of another life"));
         match policy {
-            Policy::Conflate => assert_eq!(polled, Ok(0)),
+            Policy::Conflate | Policy::Disconnect => assert_eq!(polled, Ok(0)),
             Policy::Lossless => assert!(matches!(polled, Err(PollError::Evicted { .. }))),
         }
         assert_eq!(old.state(), ChannelState::Closed);
@@ -187,6 +188,38 @@ fn a_reader_that_recovers_from_a_lap_when_the_table_goes_is_over() {
     assert_eq!(drain(&mut lapped), []);
     assert_eq!((lapped.state(), lapped.totals().lost), (ChannelState::Closed, 0));
     lapped.account().assert_invariants();
+}
+
+#[test]
+fn what_waits_for_an_instruments_rest_when_the_table_goes_is_not_taken_for_lost() {
+    let mut first = Publisher::new(&kept(0));
+    let (_, descriptors) = first.attach(Policy::Conflate);
+    let strategy = WaitStrategy::Block;
+    let opened = ShmEndpoint::open(descriptors.into_vec(), Policy::Conflate, strategy).unwrap();
+    let endpoint = opened.with_min_interval(Duration::from_secs(3600));
+    let mut resting = Receiver::new(endpoint, &Interest::All);
+    first.publish([0]);
+    assert_eq!(drain(&mut resting), [Seen::initial(0, 1)]);
+    first.publish([0, 0, 1]);
+    assert_eq!(drain(&mut resting), [Seen::initial(1, 1)]);
+    first.publish([0, 2]);
+    let mut second = succeed(first, 1);
+    second.publish([0, 1]);
+    assert_eq!(drain(&mut resting), []);
+    assert_eq!((resting.state(), resting.totals().lost), (ChannelState::Closed, 0));
+    resting.account().assert_invariants();
+}
+
+#[test]
+fn a_session_that_would_rather_end_than_miss_something_reads_on_as_well() {
+    let mut first = Publisher::new(&kept(0));
+    let mut old = first.receiver(Policy::Disconnect, &Interest::All);
+    first.publish([0, 1]);
+    let mut second = succeed(first, 1);
+    second.publish([0, 0]);
+    assert_eq!(drain(&mut old).len(), 2);
+    let mut new = follow(&mut second, Policy::Disconnect, old.endpoint().life());
+    assert_eq!(drain(&mut new), [Seen::initial(0, 1), Seen::plain(0, 2)]);
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Side {
             let Some(record) = self.series.record() else { continue };
             match record.entry {
                 Entry::Instrument(_) => {}
-                Entry::Hole(hole) => self.lost += hole.lost,
+                Entry::Hole(hole) => self.lost = self.lost.saturating_add(hole.lost),
                 Entry::Snapshot { snapshot, instrument } => {
                     self.snapshots += 1;
                     let name = instrument.map_or_else(

@@ -112,8 +112,13 @@ impl Stage {
         config.policy = policy;
         config.wait = WaitStrategy::Spin;
         let offered = Offered::open(&config)?;
-        let wish =
-            Wish { policy, interest: &Interest::All, symbols: None, offer: Some(&offered.offer()) };
+        let wish = Wish {
+            policy,
+            interest: &Interest::All,
+            symbols: None,
+            min_interval: Nanos(0),
+            offer: Some(&offered.offer()),
+        };
         let prepared = self.host.prepare_session(&wish)?;
         let Handover::Connect(answer) = prepared.handover else {
             anyhow::bail!("an RDMA fabric handed descriptors over: a defect of the fabric");

@@ -16,6 +16,8 @@ struct Tally {
     last: u64,
     delivered: u64,
     conflated: u64,
+    /// Of those delivered, the ones that had been delivered before.
+    again: u64,
 }
 
 #[derive(Debug, Default)]
@@ -57,11 +59,13 @@ impl Balance {
             tally.base = if alone { sequence.saturating_sub(1) } else { 0 };
             tally.last = tally.base;
         }
+        let is_again = !is_first && sequence == tally.last;
         let skipped = sequence.saturating_sub(tally.last + 1);
         tally.last = sequence;
         tally.delivered += 1;
+        tally.again += u64::from(is_again);
         tally.conflated += seen.conflated;
-        let expected = (is_first, skipped);
+        let expected = (is_first || is_again, skipped);
         ensure((seen.initial, seen.conflated) == expected, || {
             format!(
                 "attachment {attachment}: snapshot {sequence} of {instrument} says initial and \
@@ -81,7 +85,7 @@ impl Balance {
         let mine = (0..history.tracks.len()).filter(|instrument| terms.wants(*instrument));
         for instrument in mine {
             let tally = *self.tallies.at(attachment, instrument);
-            let published = tally.last - tally.base;
+            let published = tally.last - tally.base + tally.again;
             ensure(published == tally.delivered + tally.conflated, || {
                 format!("attachment {attachment}, instrument {instrument}: {tally:?}")
             })?;

@@ -2,7 +2,8 @@
 //!
 //! An instrument has waited since the oldest snapshot that was not sent of it, so deliveries of one
 //! attachment come in the order of the oldest snapshot that each of them stands for. Images are not
-//! in that order (they go first, by id), nor are those that were asked for late.
+//! in that order (they go first, by id), nor are those that were asked for late or again, nor what
+//! had to rest.
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::Event;
@@ -27,7 +28,8 @@ impl Checker for Fairness {
         let last = core::mem::replace(self.last.at(attachment, instrument), sequence);
         let born_after =
             terms.named(instrument) && history.newest_at_attach(terms, instrument) == 0;
-        if terms.lied || (last == 0 && !born_after) {
+        let is_out_of_turn = terms.has_refreshed(instrument) || terms.min_interval_ns > 0;
+        if terms.lied || is_out_of_turn || (last == 0 && !born_after) {
             return Ok(());
         }
         let issue = history.tracks.get(instrument).and_then(|track| track.issue(last + 1));

@@ -1,12 +1,14 @@
 //! Whoever lies is evicted at once; nobody else ever is without a reason.
 //!
-//! Reasons are a lie, a refused write, death, and, for a lossless session, silence for longer than
-//! its limit by the publisher's clock. The checker knows when a subscriber said something and how
+//! Reasons are a lie, a refused write, death, for a session that will not be conflated that it would
+//! have to be, and, for a lossless session, silence for longer than its limit by the publisher's
+//! clock. The checker knows when a subscriber said something and how
 //! late that may have arrived, so it knows the silence within bounds.
 
 use std::collections::BTreeMap;
 
 use tapecast_core::session::Eviction;
+use tapecast_wire::attach::Policy;
 
 use super::{Checker, ensure};
 use crate::simulator::event::{Event, Facts, Harm, SessionFacts};
@@ -62,8 +64,8 @@ impl Checker for Justice {
             }
             Event::Broke { attachment, evicted: true, .. } => {
                 let harmed = self.records.get(&attachment).is_none_or(|record| record.harmed);
-                let lossless = history.attachments[attachment].is_lossless();
-                return ensure(harmed || lossless, || {
+                let policy = history.attachments[attachment].policy;
+                return ensure(harmed || policy != Policy::Conflate, || {
                     format!("attachment {attachment} is told that it was evicted, without reason")
                 });
             }
@@ -105,7 +107,8 @@ impl Justice {
             return Ok(());
         }
         let limit = history.plan.network.lossless_silence_limit.0;
-        let lossless = history.attachments[session.attachment].is_lossless();
+        let terms = &history.attachments[session.attachment];
+        let (lossless, disconnects) = (terms.is_lossless(), terms.policy == Policy::Disconnect);
         // What was said later may not have arrived, or not have been looked at.
         let arrived = history.turn.saturating_sub(record.credit_delay + 2);
         let heard = record.said.iter().rev().find(|turn| **turn <= arrived);
@@ -119,6 +122,10 @@ impl Justice {
             Some(Eviction::Silent { .. }) => ensure(lossless && most > limit, || {
                 format!("{session:?} was silent for {most} ns at most, {limit} are allowed")
             }),
+            // Whether it would have been conflated is for another checker.
+            Some(Eviction::Overrun) => {
+                ensure(disconnects, || format!("{session:?} was to be conflated, and is evicted"))
+            }
             Some(reason) => ensure(record.harmed, || format!("{session:?} is innocent: {reason}")),
             None => {
                 let lied = record.lied_at.is_some_and(|turn| turn < history.turn);

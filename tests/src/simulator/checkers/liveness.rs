@@ -1,5 +1,5 @@
 //! Once nothing goes wrong any more, everybody who is attached soon has everything, up to the last
-//! snapshot.
+//! snapshot, and whatever was asked for again.
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::Event;
@@ -8,6 +8,8 @@ use crate::simulator::history::{Attachment, History};
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     delivered: Cells<u64>,
+    /// The turn of the last delivery.
+    turn: Cells<u64>,
 }
 
 impl Checker for Liveness {
@@ -19,6 +21,7 @@ impl Checker for Liveness {
         match *event {
             Event::Delivered { attachment, seen } => {
                 *self.delivered.at(attachment, seen.instrument()) = seen.sequence();
+                *self.turn.at(attachment, seen.instrument()) = history.turn;
                 Ok(())
             }
             Event::Restless { what, turns } => Err(format!("{what} in {turns} turns")),
@@ -43,6 +46,15 @@ impl Liveness {
                 format!(
                     "attachment {number} is left at {delivered} of {instrument}, {} is out",
                     track.newest()
+                )
+            })?;
+            let came = self.turn.get(number, instrument).copied().unwrap_or(0);
+            let asked = terms.refreshed.get(&instrument).copied().unwrap_or(0);
+            // A channel that has ended need not answer any more.
+            ensure(came >= asked || track.newest() == 0 || history.closed, || {
+                format!(
+                    "attachment {number} asked for {instrument} again in turn {asked}, and got it \
+                     last in turn {came}"
                 )
             })?;
         }

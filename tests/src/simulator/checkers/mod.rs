@@ -6,6 +6,7 @@ mod content;
 mod credit;
 mod delay;
 mod directory;
+mod disconnect;
 mod fairness;
 mod gate;
 mod justice;
@@ -15,6 +16,7 @@ mod order;
 mod pages;
 mod prompt;
 mod queues;
+mod rest;
 
 use super::event::Event;
 use super::history::History;
@@ -46,6 +48,8 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::<queues::Queues>::default(),
         Box::<pages::Pages>::default(),
         Box::<gate::Gate>::default(),
+        Box::<disconnect::Disconnect>::default(),
+        Box::<rest::Rest>::default(),
         Box::<justice::Justice>::default(),
         Box::<directory::Directory>::default(),
         Box::<liveness::Liveness>::default(),

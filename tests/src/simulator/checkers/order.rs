@@ -1,4 +1,4 @@
-//! Sequences rise strictly within each instrument. A lossless session sees every one of them, and
+//! Sequences rise strictly within each instrument, unless one is asked for again. A lossless session sees every one of them, and
 //! after its image the channel in order.
 
 use super::{Cells, Checker, ensure};
@@ -25,10 +25,11 @@ impl Checker for Order {
         }
         let (instrument, sequence) = (seen.instrument(), seen.sequence());
         let last = core::mem::replace(self.last.at(attachment, instrument), sequence);
-        ensure(sequence > last, || {
+        let is_again = sequence == last && terms.has_refreshed(instrument);
+        ensure(sequence > last || is_again, || {
             format!("attachment {attachment}: {instrument} is at {sequence} after {last}")
         })?;
-        if terms.is_lossless() && terms.named(instrument) {
+        if terms.is_lossless() && terms.named(instrument) && !is_again {
             let image = history.newest_at_attach(terms, instrument);
             self.check_lossless(attachment, seen, last, image)?;
         }

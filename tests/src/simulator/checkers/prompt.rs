@@ -99,7 +99,8 @@ impl Prompt {
         // Work requests of before are still outstanding when it has caught up.
         let from = caught_up.saturating_sub(executes + completes + 4);
         let published = self.count - self.published[from as usize];
-        let asked = terms.watched.values().any(|turn| *turn > from);
+        let mut asked = terms.watched.values().chain(terms.refreshed.values());
+        let asked = asked.any(|turn| *turn > from);
         if self.unquiet > from || asked || published > QUIET {
             return Ok(());
         }

@@ -3,9 +3,9 @@
 use tapecast_core::Session;
 use tapecast_core::planted::{Planted, is_planted};
 use tapecast_core::session::Eviction;
-use tapecast_ring::cell::CELL_REQUESTS;
+use tapecast_ring::cell::{CELL_REQUESTS, Request};
 use tapecast_wire::limits::RECORD_ALIGN_BYTES;
-use tapecast_wire::{InstrumentId, Nanos, SessionId};
+use tapecast_wire::{Nanos, SessionId};
 
 use super::{Network, RingFabric};
 
@@ -60,15 +60,27 @@ impl<N: Network> RingFabric<N> {
         }
         let several = made.wrapping_sub(side.requests) > 1;
         let passed_over = u64::from(several && is_planted(Planted::RequestPassedOver));
-        let taken = side.requests + passed_over..made;
-        side.requests = made;
+        side.requests += passed_over;
         let mut news = 0;
-        for nth in taken {
-            let instrument = InstrumentId(u32::try_from(cell.request(nth)).unwrap_or(u32::MAX));
-            if side.may_watch(self.directory.get(instrument)) {
-                news += usize::from(self.fan_out.watch(id, instrument));
-            } else {
-                side.watched.count_fault();
+        for nth in side.requests..made {
+            let request = cell.request(nth);
+            let is_joining = self.fan_out.session(id).is_some_and(Session::is_joining);
+            if is_joining && matches!(request, Some(Request::Drop(_))) {
+                // It has been told how many images come, so they come first.
+                break;
+            }
+            side.requests = nth + 1;
+            news += 1;
+            match request {
+                Some(Request::Drop(instrument)) => {
+                    self.fan_out.unwatch(id, instrument);
+                }
+                Some(Request::Image(instrument))
+                    if side.may_watch(self.directory.get(instrument)) =>
+                {
+                    self.fan_out.watch(id, instrument);
+                }
+                _ => side.watched.count_fault(),
             }
         }
         news

@@ -113,7 +113,7 @@ impl ShmEndpoint {
         let granted = cell.consumed();
         let life = RegionLife { region: identity, epoch: region.epoch() };
         let continued =
-            policy == Policy::Conflate && before.is_some_and(|before| life.succeeds(&before));
+            policy != Policy::Lossless && before.is_some_and(|before| life.succeeds(&before));
         let (at, sequence) = match continued {
             true => (region.life_start(), Sequence(0)),
             false => (granted, start.sequence),
@@ -146,6 +146,8 @@ impl ShmEndpoint {
             progress: Progress::new(sequence),
             waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
             region,
+            disconnects: policy == Policy::Disconnect,
+            rests: None,
         })
     }
 }
