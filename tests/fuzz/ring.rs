@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use tapecast_core::credit::{CreditWindow, WindowSize};
 use tapecast_fabric::rings::{CONTROL_WORDS, Control};
-use tapecast_ring::cell::{CELL_REQUESTS, CELL_WORDS, seal};
+use tapecast_ring::cell::{CELL_REQUESTS, CELL_WORDS, Request, seal};
 use tapecast_ring::{CellReader, CellWriter, RecordBuffer, RemoteReader, WordsMut};
 use tapecast_wire::limits::{PAGE_BYTES, WORD_BYTES};
 use tapecast_wire::{
@@ -59,7 +59,13 @@ impl Ends {
                 self.subscriber.set_receives(u64::from(RECEIVES) + place as u64 % 64);
                 self.subscriber.seal_credit();
             }
-            7 => self.subscriber.set_request(place as u64, value),
+            7 => {
+                let instrument = InstrumentId(value as u32);
+                let drops = value >> 32 & 1 == 1;
+                let request =
+                    if drops { Request::Drop(instrument) } else { Request::Image(instrument) };
+                self.subscriber.set_request(place as u64, request);
+            }
             8 => return self.look(place),
             _ => self.publish(place),
         }

@@ -25,7 +25,7 @@ use tapecast_wire::{InstrumentId, Nanos, Position, Sequence, SessionId};
 
 use crate::credit::{Liar, Placement};
 use crate::planted::{Planted, is_planted};
-use crate::session::{Due, Eviction, Latest, Outcome, SentTotals, Session};
+use crate::session::{Due, Eviction, Issue, Latest, Outcome, SentTotals, Session};
 
 /// What the fan-out must know about a snapshot that is published.
 #[derive(Clone, Copy, Debug)]
@@ -362,8 +362,8 @@ impl FanOut {
         debug_assert!(record_bytes <= tapecast_wire::limits::PAGE_BYTES);
         for id in self.served.from(self.start) {
             let Some(session) = &mut self.sessions[id.index()] else { continue };
-            let count = self.directory_count;
-            match session.on_publish(instrument, &latest, step, count, self.now) {
+            let issue = Issue { instrument, latest, step };
+            match session.on_publish(issue, self.directory_count, self.now) {
                 Outcome::Stage(placement) => {
                     self.staged = self.staged.with(id);
                     stage(&Staging { session: id, source: Source::Published, placement });

@@ -116,6 +116,16 @@ pub(crate) struct Latest {
     pub(crate) born: u64,
 }
 
+/// A snapshot that has just been published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issue {
+    pub(crate) instrument: InstrumentId,
+    /// Describes it.
+    pub(crate) latest: Latest,
+    /// How far the instrument's sequence rose.
+    pub(crate) step: u64,
+}
+
 /// What has been sent of one instrument.
 ///
 /// # Invariants
@@ -346,22 +356,15 @@ impl Session {
                 && self.window.place(record_bytes).is_ok())
     }
 
-    /// A snapshot was published; `latest` describes it, and `step` is how far the instrument's
-    /// sequence rose.
+    /// A snapshot was published.
     #[inline]
-    pub(crate) fn on_publish(
-        &mut self,
-        instrument: InstrumentId,
-        latest: &Latest,
-        step: u64,
-        directory_count: u32,
-        now: Nanos,
-    ) -> Outcome {
+    pub(crate) fn on_publish(&mut self, issue: Issue, directory_count: u32, now: Nanos) -> Outcome {
+        let Issue { instrument, ref latest, step } = issue;
         if !self.wants(instrument) {
             return Outcome::Unwanted;
         }
         if self.rests(instrument) {
-            return self.on_publish_at_rest(instrument, latest, step);
+            return self.on_publish_at_rest(issue);
         }
         let waits = self.note_backlog(directory_count);
         if !self.held
@@ -373,7 +376,7 @@ impl Session {
             self.count_sent(instrument, latest, now);
             return Outcome::Stage(placement);
         }
-        if self.would_conflate(instrument, latest, step) {
+        if self.would_conflate(issue) {
             return Outcome::Overrun;
         }
         if !self.awaits_image(instrument, latest) {
@@ -402,12 +405,8 @@ impl Session {
 
     /// What is published while its instrument rests waits beside the backlog, and delays nobody.
     #[cold]
-    fn on_publish_at_rest(
-        &mut self,
-        instrument: InstrumentId,
-        latest: &Latest,
-        step: u64,
-    ) -> Outcome {
+    fn on_publish_at_rest(&mut self, issue: Issue) -> Outcome {
+        let Issue { instrument, ref latest, step } = issue;
         self.count_published(instrument, latest, step);
         if !self.dirty.contains(instrument)
             && let Some(pace) = &mut self.pace
@@ -419,7 +418,8 @@ impl Session {
 
     /// Whether a session that shall be disconnected rather than conflated would now be conflated:
     /// the snapshot before this one has not been sent.
-    fn would_conflate(&self, instrument: InstrumentId, latest: &Latest, step: u64) -> bool {
+    fn would_conflate(&self, issue: Issue) -> bool {
+        let Issue { instrument, ref latest, step } = issue;
         let unsent = || latest.sequence - step > self.entries[instrument.index()].last;
         matches!(self.terms.policy, Policy::Disconnect)
             && self.caught_up

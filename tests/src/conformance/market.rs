@@ -29,7 +29,7 @@ pub struct Gated;
 
 /// What a subscriber without particular wishes wants.
 #[must_use]
-pub const fn wish(policy: Policy, interest: &Interest) -> Wish<'_> {
+pub(super) const fn wish(policy: Policy, interest: &Interest) -> Wish<'_> {
     Wish { policy, interest, symbols: None, min_interval: Nanos(0), offer: None }
 }
 
