@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tapecast_control::client::{self, AttachError, ClientLifeline};
 use tapecast_core::Interest;
-use tapecast_fabric::shm::ShmEndpoint;
+use tapecast_fabric::shm::{RegionLife, ShmEndpoint};
 use tapecast_wire::attach::Accepted;
 use tapecast_wire::{Epoch, SessionId};
 
@@ -38,12 +38,14 @@ impl Attachment {
     }
 
     /// Asks for a session and opens its endpoint. What a failed attempt has taken, it gives back.
+    /// `before` is the life that the last session was one of.
     pub(crate) fn open(
         choices: &SubscriberBuilder,
         generation: u64,
+        before: Option<RegionLife>,
     ) -> Result<(Self, ClientLifeline), ConnectError> {
         match &choices.target {
-            Target::Socket(path) => Self::open_shm(choices, path, generation),
+            Target::Socket(path) => Self::open_shm(choices, path, generation, before),
             Target::Remote(address) => Self::open_rdma(choices, address, generation),
         }
     }
@@ -52,10 +54,12 @@ impl Attachment {
         choices: &SubscriberBuilder,
         path: &Path,
         generation: u64,
+        before: Option<RegionLife>,
     ) -> Result<(Self, ClientLifeline), ConnectError> {
         let request = choices.request(generation > 0);
         let granted = client::attach(path, &request, choices.connect_timeout)?;
-        let endpoint = ShmEndpoint::open(granted.descriptors, choices.policy, choices.wait)?;
+        let (policy, wait) = (choices.policy, choices.wait);
+        let endpoint = ShmEndpoint::open_after(granted.descriptors, policy, wait, before)?;
         let endpoint = AnyEndpoint::Shm(endpoint.with_min_interval(choices.min_interval));
         Ok((Self { endpoint, accepted: granted.accepted, generation }, granted.lifeline))
     }
@@ -106,7 +110,7 @@ impl Attachment {
     ) -> Result<(Self, ClientLifeline), ConnectError> {
         let started = Instant::now();
         loop {
-            let error = match Self::open(choices, 0) {
+            let error = match Self::open(choices, 0, None) {
                 Err(ConnectError::Attach(error)) if error.is_transient() => error,
                 outcome => return outcome,
             };

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tapecast_core::account::{Account, Totals};
-use tapecast_fabric::shm::ShmEndpoint;
+use tapecast_fabric::shm::{RegionLife, ShmEndpoint};
 #[cfg(feature = "verbs")]
 use tapecast_fabric::verbs::VerbsEndpoint;
 use tapecast_fabric::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError};
@@ -83,6 +83,26 @@ impl AnyEndpoint {
             #[cfg(feature = "verbs")]
             Self::Verbs(_) => true,
             Self::Spent(_) => true,
+        }
+    }
+
+    /// Which shared memory it reads, and of which life of the publisher.
+    pub(crate) fn life(&self) -> Option<RegionLife> {
+        match self {
+            Self::Shm(endpoint) => Some(endpoint.life()),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => None,
+            Self::Spent(_) => None,
+        }
+    }
+
+    /// Whether it reads on in the memory of the session before.
+    pub(crate) const fn is_continued(&self) -> bool {
+        match self {
+            Self::Shm(endpoint) => endpoint.is_continued(),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => false,
+            Self::Spent(_) => false,
         }
     }
 

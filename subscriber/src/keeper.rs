@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tapecast_control::client::{ClientLifeline, LifelineStatus};
+use tapecast_fabric::shm::RegionLife;
 use tapecast_wire::attach::Farewell;
 
 use crate::attachment::Attachment;
@@ -61,11 +62,12 @@ enum Order {
 }
 
 impl Keeper {
-    /// Starts to keep the first session, of generation 0, that was attached with `choices`; with
-    /// no session, starts to attach.
+    /// Starts to keep the first session, of generation 0, that was attached with `choices` and is
+    /// one of `life`; with no session, starts to attach.
     pub(crate) fn start(
         choices: SubscriberBuilder,
         lifeline: Option<ClientLifeline>,
+        life: Option<RegionLife>,
     ) -> Result<Self, ConnectError> {
         let descriptor = || {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -75,7 +77,7 @@ impl Keeper {
         let (news, bell) = (descriptor()?, descriptor()?);
         let mailbox = Arc::new(Mailbox::default());
         let (orders, received) = channel();
-        let (life, alive) = channel();
+        let (thread_life, alive) = channel();
         let watch = Watch {
             choices,
             mailbox: Arc::clone(&mailbox),
@@ -84,7 +86,8 @@ impl Keeper {
             orders: received,
             jitter: Jitter::new(),
             generation: 0,
-            _life: life,
+            life,
+            _thread_life: thread_life,
         };
         thread::Builder::new()
             .name("tapecast-keeper".into())
@@ -162,8 +165,10 @@ struct Watch {
     jitter: Jitter,
     /// Of the session that is watched.
     generation: u64,
+    /// Of the session that was attached last, where that is in shared memory.
+    life: Option<RegionLife>,
     /// Dropped with the rest when the thread ends.
-    _life: Sender<Infallible>,
+    _thread_life: Sender<Infallible>,
 }
 
 impl Watch {
@@ -265,9 +270,10 @@ impl Watch {
             if self.pause(backoff, attempt, reluctant) {
                 return None;
             }
-            match Attachment::open(&self.choices, self.generation + 1) {
+            match Attachment::open(&self.choices, self.generation + 1, self.life) {
                 Ok((attachment, lifeline)) => {
                     self.generation += 1;
+                    self.life = attachment.endpoint.life();
                     let fresh = Some((Box::new(attachment), attempt.saturating_add(1)));
                     self.post(|mail| {
                         mail.failure = None;
@@ -366,7 +372,8 @@ mod tests {
             orders: received,
             jitter: Jitter::new(),
             generation,
-            _life: channel().0,
+            life: None,
+            _thread_life: channel().0,
         };
         (watch, orders)
     }

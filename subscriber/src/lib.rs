@@ -63,6 +63,10 @@
 //! instrument's newest snapshot comes as an initial image and the state is [`State::Live`]. The
 //! account goes on: published = delivered + conflated (+ lost, which is a bug and stays 0).
 //!
+//! Where the next publisher goes on in the same ring (its `shm.keep`), no images are needed: the
+//! new session begins with the first snapshot of that publisher's life, and misses none of it
+//! ([`Event::Reattached`], `continued`). Sequences begin at 1 again, and the epoch is another.
+//!
 //! # When the feed is silent
 //! The publisher may live and yet be told nothing: [`Subscriber::feed`] says [`FeedState::Silent`]
 //! and since when. Nothing is stale then, for there is nothing newer to be had; but books may be

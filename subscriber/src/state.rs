@@ -148,7 +148,7 @@ impl fmt::Display for EndReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Attached again; initial images of every instrument follow.
+    /// Attached again; initial images of every instrument follow, unless it is `continued`.
     Reattached {
         /// Life of the publisher. The same as before when only the session was lost.
         epoch: Epoch,
@@ -156,6 +156,10 @@ pub enum Event {
         session: SessionId,
         /// Attempts that it took.
         attempts: u32,
+        /// The publisher has restarted and taken over the ring of the session before, and this
+        /// session reads on in it: it begins with the first snapshot of that life, so it needs no
+        /// initial images and its counts are complete.
+        continued: bool,
     },
     /// Books became stale.
     Stale(StaleCause),
@@ -180,11 +184,17 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reattached { epoch, session, attempts } => write!(
-                f,
-                "attached again as session {session} of epoch {epoch} (attempt {attempts}): \
-                 initial images follow"
-            ),
+            Self::Reattached { epoch, session, attempts, continued } => {
+                let how = match continued {
+                    true => "in the same ring, from the first snapshot of this epoch on",
+                    false => "initial images follow",
+                };
+                write!(
+                    f,
+                    "attached again as session {session} of epoch {epoch} (attempt {attempts}): \
+                     {how}"
+                )
+            }
             Self::Stale(cause) => write!(f, "books are stale: {cause}"),
             Self::Heard => f.write_str("the publisher is heard again: books are live"),
             Self::FeedSilent { since } => {

@@ -3,6 +3,7 @@
 mod certificates;
 mod check;
 mod generate;
+mod kept_ring;
 mod open;
 mod plant;
 mod run;

@@ -14,6 +14,7 @@ use tapecast_fabric::{Fabric, Host};
 use tapecast_wire::Epoch;
 use tracing::{error, warn};
 
+use super::kept_ring::{self, Received};
 use crate::config::{Config, Idle, Seal};
 use crate::feed::{Directory, QUEUE_ITEMS, SilentSince};
 use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
@@ -78,14 +79,17 @@ pub(super) fn pool(config: &Config) -> Result<Pool> {
     Pool::new(PoolConfig { huge_pages: config.pool.hugepages.0 }).context("pool.hugepages")
 }
 
-/// Makes the shared region. `sender` is the ringer of the sender's parker.
+/// Makes the shared region, or takes over one of those received. `sender` is the ringer of the
+/// sender's parker.
 pub(super) fn shared_memory(
     config: &Config,
     epoch: Epoch,
-    sender: Ringer,
+    received: Received,
+    sender: &Ringer,
 ) -> Result<Made<ShmHost, ShmFabric>> {
-    let Shm { host, fabric, waker } = ShmHost::create(&shm_config(config, epoch), sender)
+    let shm = kept_ring::open(&shm_config(config, epoch), received, sender)
         .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
+    let Shm { host, fabric, waker, .. } = shm;
     Ok(Made { host, fabric, waker: Some(waker) })
 }
 
@@ -100,6 +104,7 @@ fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {
             Seal::Owner => Sealing::Owner,
         },
         allow_lossless: config.access.lossless.0,
+        keep: config.shm.keep.0,
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::check::{access, check, tls_identity};
+use super::kept_ring::{self, Received};
 use super::open::{WithSource, open_source};
 use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
@@ -46,6 +47,7 @@ const SOURCE_FAILED: u8 = 3;
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut effective = super::load(&args.config)?;
     logging::start(&effective.config.log);
+    let rings = kept_ring::received();
     check(&effective)?;
     adopt_levels(&mut effective)?;
     let sessions_max = effective.config.access.sessions_max.get();
@@ -65,7 +67,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let listener = listen(&runtime, &effective)?;
     let stop = StopFlag::default();
     let waits_end = stop.clone();
-    let start = Start { args, effective: &effective, runtime: &runtime, signals, listener, stop };
+    let start =
+        Start { args, effective: &effective, runtime: &runtime, signals, listener, stop, rings };
     let levels_max = effective.config.book.levels.count();
     let life = open_source(&effective.config.source, levels_max, &waits_end, start)??;
     let Failures { source, fabric } = life.failures.clone();
@@ -148,6 +151,8 @@ struct Start<'a> {
     listener: AnyListener,
     /// Stops the feed.
     stop: StopFlag,
+    /// Rings of publishers before this one.
+    rings: Received,
 }
 
 /// What every fabric needs.
@@ -162,7 +167,7 @@ struct Ground {
 impl WithSource for Start<'_> {
     type Output = Result<Life>;
 
-    fn with_source<S: Source + 'static>(self, source: S) -> Result<Life> {
+    fn with_source<S: Source + 'static>(mut self, source: S) -> Result<Life> {
         let config = &self.effective.config;
         let epoch = Epoch(unix_now().0);
         let directory = Arc::new(directory(config, &source)?);
@@ -170,7 +175,8 @@ impl WithSource for Start<'_> {
         let parker = Parker::new();
         match config.fabric.kind {
             FabricKind::Shm => {
-                let made = plant::shared_memory(config, epoch, parker.ringer())?;
+                let rings = std::mem::take(&mut self.rings);
+                let made = plant::shared_memory(config, epoch, rings, &parker.ringer())?;
                 self.serve(source, Ground { epoch, directory, pool, parker }, made)
             }
             #[cfg(feature = "verbs")]
@@ -192,7 +198,7 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener, stop } = self;
+        let Self { args, effective, runtime, signals, listener, stop, .. } = self;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::keys::{KEYS, Key};
 use super::layers::{FLAG, SHARED_SOCKET_VARIABLE, VARIABLE, flat_config, variable_origin};
-use super::{Config, ConfigError, Effective, FabricKind, SourceKind, TlsMode};
+use super::{Config, ConfigError, Effective, FabricKind, Seal, SourceKind, TlsMode};
 
 /// `sun_path` of a Unix socket address, less its terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -15,7 +15,10 @@ impl Effective {
         self.check_journal()?;
         self.check_fabric()?;
         match self.config.fabric.kind {
-            FabricKind::Shm => self.check_socket(),
+            FabricKind::Shm => {
+                self.check_keep()?;
+                self.check_socket()
+            }
             FabricKind::Verbs => {
                 self.check_queues()?;
                 self.check_access()?;
@@ -87,6 +90,20 @@ impl Effective {
         }
         let is_in_file = !origin.starts_with(FLAG) && !origin.starts_with(VARIABLE);
         !is_in_file || value_of(&self.config, key) != value_of(&Config::default(), key)
+    }
+
+    /// The seal that refuses every later writer refuses the next publisher too.
+    fn check_keep(&self) -> Result<(), ConfigError> {
+        let shm = &self.config.shm;
+        if !shm.keep.0 || shm.seal == Seal::Owner {
+            return Ok(());
+        }
+        let problem = format!(
+            "true, but shm.seal is \"{}\", with which no later publisher could write in the ring: \
+             set shm.seal = \"owner\", or shm.keep = false",
+            shm.seal.word()
+        );
+        Err(self.contradiction("shm.keep", problem))
     }
 
     fn check_socket(&self) -> Result<(), ConfigError> {

@@ -29,7 +29,9 @@ impl Key {
     #[must_use]
     pub fn fabric(&self) -> Option<FabricKind> {
         match self.path {
-            "publisher.socket" | "shm.ring_bytes" | "shm.seal" => Some(FabricKind::Shm),
+            "publisher.socket" | "shm.ring_bytes" | "shm.seal" | "shm.keep" => {
+                Some(FabricKind::Shm)
+            }
             path => match path.split_once('.')?.0 {
                 "rdma" | "listen" | "tls" => Some(FabricKind::Verbs),
                 _ => None,
@@ -46,7 +48,7 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 69] = [
+pub const KEYS: [Key; 70] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, journal, synthetic"),
@@ -74,6 +76,7 @@ pub const KEYS: [Key; 69] = [
     key("shm.ring_bytes", "a power of two, 64 KiB to 16 GiB"),
     key("shm.instruments_max", "1 to 1048576"),
     key("shm.seal", "future-write, owner"),
+    key("shm.keep", TRUTH),
     key("rdma.device", "the name of an RDMA device, as ibv_devices prints it"),
     key("rdma.address", "the IP address of an RDMA device's network interface"),
     key("rdma.port_number", "1 to 254"),

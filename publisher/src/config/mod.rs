@@ -170,6 +170,8 @@ pub struct ShmConfig {
     pub instruments_max: Whole<1, { MAX_INSTRUMENTS as u64 }>,
     /// How the region is protected.
     pub seal: Seal,
+    /// Have the ring kept by the service manager, for the next publisher.
+    pub keep: Switch,
 }
 
 /// `[sender]`
@@ -267,6 +269,7 @@ impl Default for ShmConfig {
             ring_bytes: RingBytes::new(16 << 20),
             instruments_max: Whole::new(16_384),
             seal: Seal::FutureWrite,
+            keep: Switch(false),
         }
     }
 }

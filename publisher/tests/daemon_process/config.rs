@@ -49,6 +49,22 @@ fn check_config_and_run_refuse_the_same_with_one_line() {
 }
 
 #[test]
+fn check_config_refuses_to_keep_a_ring_that_the_seal_locks_and_says_what_to_do() {
+    let bench = Bench::new();
+    let file = bench.write("p.toml", b"[shm]\nkeep = true\n");
+    let output = program().args(["check-config", "--config"]).arg(&file).output().unwrap();
+    let expected = format!(
+        "tapecast-publisher: {}: shm.keep: true, but shm.seal is \"future-write\", with which no \
+         later publisher could write in the ring: set shm.seal = \"owner\", or shm.keep = false",
+        file.display()
+    );
+    assert_eq!(error_line(&output), expected);
+    let owner = ["check-config", "--set", "shm.seal=owner", "--config"];
+    let output = program().args(owner).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn a_core_that_may_not_be_used_is_refused_with_those_that_may() {
     let output = program().args(["check-config", "--cpu", "1023"]).output().unwrap();
     let line = error_line(&output);

@@ -119,6 +119,16 @@ impl DirectoryWriter {
         Ok(())
     }
 
+    /// Removes every entry, in whatever state an earlier writer has left the table. Its readers may
+    /// take a mixture of lives for an entry after this, so they ask [`crate::region::LifeReader`]
+    /// before they use one.
+    pub fn empty(&mut self) {
+        self.count = 0;
+        for word in [COUNT_WORD, STAMP_WORD] {
+            self.words.atomics()[word].store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Entries so far.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -145,6 +145,16 @@ impl LatestWriter {
         slot[0].store(stamp + 2, Ordering::Release);
     }
 
+    /// Empties every slot, in whatever state an earlier writer has left it. Its readers may take a
+    /// mixture of lives for a record after this, so they ask [`crate::region::LifeReader`] before
+    /// they use one.
+    pub fn empty(&mut self) {
+        for slot in self.words.atomics().chunks_exact(self.shape.stride_words()) {
+            slot[0].store(0, Ordering::Relaxed);
+            slot[STAMP_WORDS + instrument_sequence_word()].store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Size of the table.
     #[must_use]
     pub const fn shape(&self) -> LatestShape {

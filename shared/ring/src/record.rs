@@ -4,7 +4,9 @@
 use core::ops::Deref;
 
 use tapecast_wire::limits::{LEVEL_BYTES, PAGE_BYTES, RECORD_ALIGN_BYTES, WORD_BYTES};
-use tapecast_wire::{InstrumentId, Kind, Level, Position, Sequence, SnapshotHeader, record_len_of};
+use tapecast_wire::{
+    Epoch, InstrumentId, Kind, Level, Position, Sequence, SnapshotHeader, record_len_of,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::sync::{AtomicU64, Ordering};
@@ -12,6 +14,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Words of a line, which is copied at a time.
 const LINE_WORDS: usize = RECORD_ALIGN_BYTES / WORD_BYTES;
 const INSTRUMENT_ID_WORD: usize = SnapshotHeader::INSTRUMENT_ID_OFFSET / WORD_BYTES;
+const EPOCH_WORD: usize = core::mem::offset_of!(SnapshotHeader, epoch) / WORD_BYTES;
 const CHANNEL_SEQUENCE_WORD: usize =
     core::mem::offset_of!(SnapshotHeader, channel_sequence) / WORD_BYTES;
 const INSTRUMENT_SEQUENCE_WORD: usize = SnapshotHeader::INSTRUMENT_SEQUENCE_OFFSET / WORD_BYTES;
@@ -20,7 +23,7 @@ const INSTRUMENT_SEQUENCE_WORD: usize = SnapshotHeader::INSTRUMENT_SEQUENCE_OFFS
 /// every reader can decide what to do with it. Padding is exempt.
 pub const MIN_RECORD_BYTES: usize = (INSTRUMENT_SEQUENCE_WORD + 1) * WORD_BYTES;
 
-const _: () = assert!(INSTRUMENT_ID_WORD == 2 && CHANNEL_SEQUENCE_WORD == 4);
+const _: () = assert!(INSTRUMENT_ID_WORD == 2 && EPOCH_WORD == 3 && CHANNEL_SEQUENCE_WORD == 4);
 const _: () = assert!(MIN_RECORD_BYTES <= RECORD_ALIGN_BYTES);
 
 /// Why no record could be read.
@@ -130,6 +133,12 @@ impl<'a> RecordBytes<'a> {
         Sequence(self.words[INSTRUMENT_SEQUENCE_WORD])
     }
 
+    /// Life of the publisher that wrote the record.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.words[EPOCH_WORD])
+    }
+
     /// Number of the record in the channel.
     #[must_use]
     pub fn channel_sequence(&self) -> Sequence {
@@ -152,6 +161,8 @@ pub struct RecordHead {
     pub len_bytes: usize,
     /// Instrument named in the record.
     pub instrument_id: InstrumentId,
+    /// Life of the publisher that wrote the record.
+    pub epoch: Epoch,
     /// Number of the record in the channel.
     pub channel_sequence: Sequence,
     /// Number of the record among its instrument's.
@@ -165,6 +176,7 @@ impl RecordHead {
         Self {
             len_bytes: extent.len_bytes,
             instrument_id: InstrumentId(load(INSTRUMENT_ID_WORD) as u32),
+            epoch: Epoch(load(EPOCH_WORD)),
             channel_sequence: Sequence(load(CHANNEL_SEQUENCE_WORD)),
             instrument_sequence: Sequence(load(INSTRUMENT_SEQUENCE_WORD)),
         }

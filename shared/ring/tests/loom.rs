@@ -12,6 +12,7 @@ use tapecast_ring::broadcast::BROADCAST_CONTROL_WORDS;
 use tapecast_ring::cell::CELL_WORDS;
 use tapecast_ring::directory::{DirectoryReadError, directory_words};
 use tapecast_ring::latest::{LatestError, LatestShape};
+use tapecast_ring::region::{LifeReader, LifeWriter};
 use tapecast_ring::{
     BroadcastReader, BroadcastWriter, CellReader, CellWriter, DirectoryReader, DirectoryWriter,
     LatestReader, LatestWriter, MIN_RECORD_BYTES, RawRecord, ReadError, RecordBuffer, Words,
@@ -383,6 +384,87 @@ fn an_entry_that_is_replaced_is_the_old_or_the_new_one() {
         match race(move || writer.upsert(&entry(2)).unwrap(), move || reader.entry(ID)) {
             Ok(seen) => assert!([entry(1), entry(2)].contains(&seen.unwrap())),
             Err(error) => assert_eq!(error, DirectoryReadError::Busy),
+        }
+    });
+}
+
+/// The word that names the publisher's life, at life 1: its writer, and a reader of that life.
+fn life() -> (LifeWriter, LifeReader) {
+    let word = WordsMut::heap(1);
+    let reader = LifeReader::new(word.reader(), Epoch(1));
+    let writer = LifeWriter::new(word);
+    writer.begin(Epoch(1));
+    (writer, reader)
+}
+
+#[test]
+fn what_a_reader_takes_from_a_table_that_is_taken_over_is_of_its_own_life_or_thrown_away() {
+    model(|| {
+        let (life, present) = life();
+        let (mut writer, reader) = latest_table();
+        writer.store(ID, &record(SMALL, 1));
+        // The stamp is the same again when the new life has stored its first record.
+        let take_over = move || {
+            life.begin(Epoch(2));
+            writer.empty();
+            writer.store(ID, &record(SMALL, 2));
+        };
+        let read = move || {
+            let mut buffer = RecordBuffer::new();
+            let copied = reader.load(ID, &mut buffer);
+            // Judged only if the life is still the reader's own: before that it may be a mixture.
+            present.is_current().then(|| copied.map(|seen| seen.map(|seen| whole(&seen))))
+        };
+        if let Some(seen) = race(take_over, read) {
+            assert_eq!(seen, Ok(Some(1)));
+        }
+    });
+}
+
+#[test]
+fn a_directory_entry_that_is_read_during_a_take_over_is_of_its_own_life_or_thrown_away() {
+    model(|| {
+        let (life, present) = life();
+        let words = WordsMut::heap(directory_words(1));
+        let reader = DirectoryReader::new(words.reader()).unwrap();
+        let mut writer = DirectoryWriter::new(words).unwrap();
+        writer.upsert(&entry(1)).unwrap();
+        let take_over = move || {
+            life.begin(Epoch(2));
+            writer.empty();
+            writer.upsert(&entry(2)).unwrap();
+        };
+        let read = move || {
+            let seen = reader.entry(ID);
+            present.is_current().then_some(seen)
+        };
+        if let Some(seen) = race(take_over, read) {
+            assert_eq!(seen, Ok(Some(entry(1))));
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_a_new_life_laps_knows_it_before_it_turns_to_the_table() {
+    model(|| {
+        let (life, present) = life();
+        let ring = Ring::new(4 * SPAN);
+        let mut reader = ring.reader_at(0);
+        drop(ring.writer_of(SMALL, 4));
+        let mut writer = ring.writer();
+        let take_over = move || {
+            life.begin(Epoch(2));
+            writer.push(&record(SMALL, 5));
+            writer.commit();
+        };
+        let read = move || (reader.inspect(ends), present.is_current());
+        let (seen, current) = race(take_over, read);
+        match seen {
+            Ok(seen) => assert_eq!(seen, Some((1, 1))),
+            Err(error) => {
+                assert_eq!(error, ReadError::Lapped { position: Position(0) });
+                assert!(!current, "it would take the new life's table for its own");
+            }
         }
     });
 }

@@ -148,6 +148,9 @@ fn memory_that_is_no_region_or_is_cut_is_refused_with_the_reason() {
     let (layout, wire) = (REGION_LAYOUT_VERSION, 99);
     words.store(1, u64::from(layout) | u64::from(wire) << 32).unwrap();
     assert_eq!(opened(&words), Err(RegionError::Version { layout, wire }));
+    words.store(1, u64::from(REGION_LAYOUT_VERSION) | u64::from(WIRE_VERSION) << 32).unwrap();
+    words.store(96, 1).unwrap();
+    assert_eq!(opened(&words), Err(RegionError::LifeStart { found: 1 }));
 }
 
 #[test]

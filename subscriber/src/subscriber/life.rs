@@ -134,6 +134,7 @@ impl Subscriber {
         self.laps_before += self.receiver.laps();
         let ended = self.receiver.epoch();
         let interest = attachment.interest(&self.choices);
+        let continued = attachment.endpoint.is_continued();
         let account = self.receiver.account().clone();
         self.session = attachment.accepted.session_id;
         self.generation = attachment.generation;
@@ -147,7 +148,8 @@ impl Subscriber {
         self.source_ended = false;
         self.reconnects += 1;
         let epoch = self.receiver.epoch();
-        self.standing.revive(Event::Reattached { epoch, session: self.session, attempts });
+        let session = self.session;
+        self.standing.revive(Event::Reattached { epoch, session, attempts, continued });
         self.look_at_feed();
         if let Err(error) = self.watch_session() {
             // Without its wake descriptor the session would be served by the timer alone.

@@ -105,13 +105,13 @@ impl Subscriber {
         attachment: Attachment,
         lifeline: ClientLifeline,
     ) -> Result<Self, ConnectError> {
-        let keeper = Keeper::start(choices.clone(), Some(lifeline))?;
+        let keeper = Keeper::start(choices.clone(), Some(lifeline), attachment.endpoint.life())?;
         Self::assemble(choices, attachment, keeper)
     }
 
     /// A subscription to a publisher that is not there: it attaches by itself when there is one.
     pub(crate) fn absent(choices: SubscriberBuilder) -> Result<Self, ConnectError> {
-        let keeper = Keeper::start(choices.clone(), None)?;
+        let keeper = Keeper::start(choices.clone(), None, None)?;
         let mut subscriber = Self::assemble(choices, Attachment::none(), keeper)?;
         subscriber.phase = Phase::Dry;
         subscriber.standing.stale(StaleCause::Absent, clock::now());

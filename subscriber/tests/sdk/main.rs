@@ -6,6 +6,7 @@ mod choosing;
 mod command;
 mod descriptor;
 mod feed;
+mod kept_ring;
 mod loss;
 mod remote;
 mod session;

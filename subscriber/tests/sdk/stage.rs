@@ -1,6 +1,7 @@
 //! A publisher in this process, over real shared memory and a real socket, driven step by step.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use tapecast_control::{Access, Listener, ListenerOptions, Pending};
 use tapecast_fabric::Fabric;
 use tapecast_fabric::park::{Parker, Ringer};
 use tapecast_fabric::pool::{Pool, PoolConfig};
-use tapecast_fabric::shm::{ShmConfig, ShmFabric, ShmHost, ShmSession, WakerThread};
+use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, ShmSession, WakerThread};
 use tapecast_wire::attach::{Accepted, Farewell, Refusal};
 use tapecast_wire::{
     Epoch, Flags, Instrument, InstrumentId, Level, Nanos, Sequence, SessionId, SnapshotFields,
@@ -33,6 +34,8 @@ pub(crate) struct Stage {
     conductor: Option<JoinHandle<()>>,
     sending: Option<JoinHandle<()>>,
     waker: Option<WakerThread>,
+    /// What the next publisher can take the ring over with.
+    kept: Option<OwnedFd>,
 }
 
 type Names = Arc<Mutex<Vec<String>>>;
@@ -78,11 +81,25 @@ pub(crate) struct Setup {
     pub(crate) epoch: u64,
     pub(crate) ring_bytes: u64,
     pub(crate) lossless: bool,
+    /// Whether the next publisher can take the ring over.
+    pub(crate) keep: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { epoch: 1, ring_bytes: 64 * 1024, lossless: false }
+        Self { epoch: 1, ring_bytes: 64 * 1024, lossless: false, keep: false }
+    }
+}
+
+impl Setup {
+    fn config(self) -> ShmConfig {
+        ShmConfig {
+            ring_bytes: self.ring_bytes,
+            allow_lossless: self.lossless,
+            keep: self.keep,
+            sealing: if self.keep { Sealing::Owner } else { Sealing::FutureWrite },
+            ..ShmConfig::new(Epoch(self.epoch))
+        }
     }
 }
 
@@ -100,13 +117,37 @@ impl Stage {
         books: Vec<Book>,
     ) -> Self {
         let parker = Parker::new();
+        let shm = ShmHost::create(&setup.config(), parker.ringer()).expect("a region");
+        Self::with((shm, parker), socket, setup, symbols, books)
+    }
+
+    /// As [`Self::open_after`], in the ring that another has left.
+    pub(crate) fn take_over(
+        kept: OwnedFd,
+        socket: &Path,
+        setup: Setup,
+        symbols: &[&str],
+        books: Vec<Book>,
+    ) -> Self {
+        let parker = Parker::new();
+        let shm = ShmHost::resume(kept, &setup.config(), parker.ringer()).expect("a kept region");
+        Self::with((shm, parker), socket, setup, symbols, books)
+    }
+
+    /// Goes without a farewell; its ring stays.
+    pub(crate) fn crash(mut self) -> OwnedFd {
+        self.kept.take().expect("a region that is kept")
+    }
+
+    fn with(
+        (shm, parker): (Shm, Parker),
+        socket: &Path,
+        setup: Setup,
+        symbols: &[&str],
+        books: Vec<Book>,
+    ) -> Self {
         let ringer = parker.ringer();
-        let config = ShmConfig {
-            ring_bytes: setup.ring_bytes,
-            allow_lossless: setup.lossless,
-            ..ShmConfig::new(Epoch(setup.epoch))
-        };
-        let shm = ShmHost::create(&config, ringer.clone()).expect("a region");
+        let kept = shm.kept;
         let waker_ringer = shm.waker.ringer();
         let waker = shm.waker.spawn().expect("a waker");
         let (sender, commands) = mpsc::channel();
@@ -124,6 +165,7 @@ impl Stage {
             conductor: None,
             sending: Some(sending),
             waker: Some(waker),
+            kept,
         };
         for symbol in symbols {
             stage.list(symbol);
@@ -197,6 +239,13 @@ impl Stage {
         self.order(|done| Command::Close(farewell, done));
         self.farewell.send_replace(Parting::Farewell(farewell, why.to_owned()));
         self.end();
+    }
+
+    /// The same, and its ring stays.
+    pub(crate) fn close_and_keep(mut self, farewell: Farewell, why: &str) -> OwnedFd {
+        let kept = self.kept.take().expect("a region that is kept");
+        self.close(farewell, why);
+        kept
     }
 
     /// Ends every session of a publisher that goes on.

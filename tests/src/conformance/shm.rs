@@ -33,7 +33,7 @@ impl Harness for ShmHarness {
         config.instruments = settings.instruments;
         config.allow_lossless = true;
         let parker = Parker::new();
-        let Shm { host, fabric, waker } = ShmHost::create(&config, parker.ringer()).unwrap();
+        let Shm { host, fabric, waker, .. } = ShmHost::create(&config, parker.ringer()).unwrap();
         Self { host, fabric, _waker: waker, _parker: parker }
     }
 

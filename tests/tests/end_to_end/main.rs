@@ -2,6 +2,7 @@
 
 mod ab;
 mod journal;
+mod kept_ring;
 mod known_results;
 mod misuse;
 #[expect(dead_code, reason = "only the tests over RDMA kill a process")]

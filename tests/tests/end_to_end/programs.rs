@@ -52,8 +52,12 @@ pub(crate) struct Processes(Vec<Child>);
 impl Processes {
     /// Starts a program and keeps its output.
     pub(crate) fn start(&mut self, program: &str, arguments: &[&str]) -> usize {
-        let child = command(program, arguments).spawn().expect("a process");
-        self.0.push(child);
+        self.spawn(&mut command(program, arguments))
+    }
+
+    /// Starts what [`command`] has made and a test has changed.
+    pub(crate) fn spawn(&mut self, command: &mut Command) -> usize {
+        self.0.push(command.spawn().expect("a process"));
         self.0.len() - 1
     }
 
@@ -109,7 +113,8 @@ fn drain(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::Jo
     })
 }
 
-fn command(program: &str, arguments: &[&str]) -> Command {
+/// A program that is ready to start.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs().join(program));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for variable in ["TAPECAST_SOCKET", "TAPECAST_CONFIG", "TAPECAST_CONNECT"] {

@@ -107,6 +107,7 @@ fn every_wrong_value_names_its_place_its_key_and_what_is_allowed() {
         ("shm.ring_bytes", "3 MiB"),
         ("shm.instruments_max", "0"),
         ("shm.seal", "wax"),
+        ("shm.keep", "maybe"),
         ("fabric.kind", "tcp"),
         ("rdma.address", "mlx5_0"),
         ("rdma.port_number", "0"),
@@ -292,6 +293,7 @@ fn a_key_that_the_fabric_does_not_use_is_refused_with_the_fabric_that_does() {
         ("verbs", "shm", "publisher.socket", "/x"),
         ("verbs", "shm", "shm.ring_bytes", "1 MiB"),
         ("verbs", "shm", "shm.seal", "owner"),
+        ("verbs", "shm", "shm.keep", "true"),
     ] {
         let (section, name) = key.split_once('.').unwrap();
         let chosen = format!("fabric.kind = \"{kind}\"\n");
@@ -307,6 +309,17 @@ fn a_key_that_the_fabric_does_not_use_is_refused_with_the_fabric_that_does() {
         layers.flags = vec![("--set".into(), key.into(), value.into())];
         assert_eq!(load(&layers).unwrap_err().to_string(), format!("flag --set: {problem}"));
     }
+}
+
+#[test]
+fn a_ring_is_kept_only_under_the_seal_that_lets_a_later_publisher_write() {
+    let error = load(&in_flag("--set", "shm.keep", "true")).unwrap_err().to_string();
+    assert!(error.starts_with("flag --set: shm.keep: true, but shm.seal is"), "{error}");
+    assert!(error.contains("set shm.seal = \"owner\", or shm.keep = false"), "{error}");
+    let (_file, layers) = in_file("[shm]\nseal = \"owner\"\nkeep = true\n");
+    assert!(load(&layers).unwrap().config.shm.keep.0);
+    let (_file, layers) = in_file("[shm]\nseal = \"owner\"\n");
+    assert!(!load(&layers).unwrap().config.shm.keep.0);
 }
 
 #[test]

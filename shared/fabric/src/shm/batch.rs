@@ -4,10 +4,11 @@ use tapecast_core::account::{Account, Jump, Verdict};
 use tapecast_ring::{BroadcastReader, GatedReader, ReadError, RecordBuffer, RegionReader};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::PAGE_BYTES;
-use tapecast_wire::{InstrumentId, Position, Sequence, Snapshot};
+use tapecast_wire::{Epoch, InstrumentId, Position, Sequence, Snapshot};
 
 use super::OpenError;
 use super::rests::Rests;
+use super::session::Gate;
 use crate::delivery::mark_received;
 use crate::{Delivery, PollError};
 
@@ -24,6 +25,8 @@ pub(super) enum Ring {
     Broadcast(BroadcastReader),
     /// The writer waits for this session: records are lent in place.
     Gated(Gated),
+    /// The writer waits for this session, but the one after it will not: records are copied.
+    Copied(BroadcastReader),
 }
 
 /// A reader that lends, and what checks it.
@@ -50,7 +53,7 @@ impl Ring {
         region: &RegionReader,
         at: Position,
         policy: Policy,
-        gated: bool,
+        gate: Gate,
     ) -> Result<Self, OpenError> {
         let reader = region.broadcast_at(at)?;
         let tail = reader.tail();
@@ -60,15 +63,18 @@ impl Ring {
         if policy != Policy::Lossless {
             return Ok(Self::Broadcast(reader));
         }
-        if !gated {
-            return Err(OpenError::NotGated);
+        match gate {
+            Gate::Open => return Err(OpenError::NotGated),
+            Gate::Copies => return Ok(Self::Copied(reader)),
+            Gate::Lends => {}
         }
         let guard = region.broadcast_at(at)?;
         // SAFETY: the cell says, in a word that only the publisher writes, that the writer is
         // gated by this cell's consumed position, which the sender set to `at` itself and which
         // this endpoint announces with Release after the batch that used the bytes. The writer
         // looks at it with Acquire and never writes beyond the least position plus the capacity.
-        // The publisher is trusted to keep to this; that it did is checked after each batch.
+        // No other process takes the region over, or the gate would say so. The publisher is
+        // trusted to keep to this; that it did is checked after each batch.
         let reader = unsafe { GatedReader::new(reader) };
         let scratch = Box::new(Scratch { bytes: [0; PAGE_BYTES] });
         Ok(Self::Gated(Gated { reader, guard, scratch }))
@@ -78,7 +84,7 @@ impl Ring {
     #[inline]
     pub(super) fn lag_bytes(&self) -> u64 {
         match self {
-            Self::Broadcast(reader) => reader.lag_bytes(),
+            Self::Broadcast(reader) | Self::Copied(reader) => reader.lag_bytes(),
             Self::Gated(gated) => gated.reader.lag_bytes(),
         }
     }
@@ -87,7 +93,7 @@ impl Ring {
     #[inline]
     pub(super) const fn position(&self) -> Position {
         match self {
-            Self::Broadcast(reader) => reader.position(),
+            Self::Broadcast(reader) | Self::Copied(reader) => reader.position(),
             Self::Gated(gated) => gated.reader.position(),
         }
     }
@@ -98,6 +104,8 @@ impl Ring {
 pub(super) enum Stop {
     /// The writer was faster: recover from the latest table.
     Lapped,
+    /// The record here is of another life of the publisher.
+    Foreign(Position),
     /// The session is of no further use.
     Failed(PollError),
 }
@@ -141,6 +149,8 @@ impl Progress {
 /// One poll's pass over the ring.
 pub(super) struct Batch<'a> {
     pub(super) account: &'a mut Account,
+    /// Life whose records are delivered.
+    pub(super) epoch: Epoch,
     pub(super) buffer: &'a mut RecordBuffer,
     pub(super) progress: &'a mut Progress,
     /// Where there is a least time between two snapshots. Only where records are copied.
@@ -159,6 +169,11 @@ impl Batch<'_> {
     ) -> Result<(), Stop> {
         match ring {
             Ring::Broadcast(reader) => self.copy(reader, deliver),
+            Ring::Copied(reader) => {
+                // Nothing rests where nothing may be left out.
+                self.rests = None;
+                self.copy(reader, deliver)
+            }
             Ring::Gated(gated) => self.lend(gated, deliver),
         }
     }
@@ -174,6 +189,9 @@ impl Batch<'_> {
             left -= 1;
             if self.progress.wanted_run < TRUSTED_RUN {
                 let Some(head) = reader.peek()? else { break };
+                if head.epoch != self.epoch {
+                    return Err(Stop::Foreign(reader.position()));
+                }
                 let is_news =
                     self.account.would_deliver(head.instrument_id, head.instrument_sequence);
                 if !is_news || self.puts_off(head.instrument_id) {
@@ -189,6 +207,9 @@ impl Batch<'_> {
             }
             let at = reader.position();
             let Some(record) = reader.next(self.buffer)? else { break };
+            if record.epoch() != self.epoch {
+                return Err(Stop::Foreign(at));
+            }
             self.progress.sequence = record.channel_sequence();
             let bytes = record.into_bytes_mut();
             let handed = hand_over(self.account, bytes, Why::Next, at, deliver)?;
@@ -234,6 +255,9 @@ impl Batch<'_> {
             let at = reader.position();
             let Some(lent) = reader.lend()? else { break };
             let snapshot = parse(lent, at)?;
+            if snapshot.epoch() != self.epoch {
+                return Err(Stop::Foreign(at));
+            }
             self.progress.sequence = snapshot.channel_sequence();
             let (id, sequence) = (snapshot.instrument_id(), snapshot.instrument_sequence());
             match self.account.on_record(id, sequence, Jump::Unexplained) {

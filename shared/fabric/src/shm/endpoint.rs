@@ -1,74 +1,31 @@
 //! The subscriber's side of shared memory.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+mod opening;
+
+pub use opening::OpenError;
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tapecast_core::account::{Account, Jump, Totals};
-use tapecast_ring::cell::{CELL_BYTES, CELL_WORDS, CellCounters, CellError};
+use tapecast_ring::cell::CellCounters;
 use tapecast_ring::latest::LatestError;
-use tapecast_ring::region::{REGION_HEADER_BYTES, RegionError, RegionState};
+use tapecast_ring::region::RegionState;
 use tapecast_ring::{
     CellWriter, DirectoryReader, LatestReader, RawRecord, ReadError, RecordBuffer, RegionReader,
 };
-use tapecast_wire::attach::Policy;
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
 
 use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, Why, hand_over};
-use super::futex::WakeWord;
+use super::identity::{RegionIdentity, RegionLife};
 use super::joining::Joining;
-use super::mapping::{self, MappingError};
 use super::rests::Rests;
-use super::session::SessionStart;
 use super::wait::Waiter;
 use super::walk::Walk;
 use crate::{
     ChannelState, Delivery, Endpoint, LatencyReport, PollError, Receiver, WaitError, WaitStrategy,
 };
-
-/// What was received cannot be used as a session.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// Another number of descriptors.
-    #[error(
-        "{have} descriptors came with the session, 3 are needed: run the same release on both ends"
-    )]
-    Descriptors {
-        /// Descriptors received.
-        have: usize,
-    },
-    /// A descriptor cannot be mapped safely.
-    #[error(transparent)]
-    Mapping(#[from] MappingError),
-    /// The region is not one that this side can read.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// The cell is not one that this side can write.
-    #[error(transparent)]
-    Cell(#[from] CellError),
-    /// Cell and region belong to different lives of the publisher.
-    #[error("cell of epoch {cell} with a region of epoch {region}: attach again")]
-    Epoch {
-        /// Epoch in the cell.
-        cell: Epoch,
-        /// Epoch in the region.
-        region: Epoch,
-    },
-    /// The cell begins where nothing has been published yet.
-    #[error("the session begins at position {at}, but only {tail} is published: attach again")]
-    Start {
-        /// Position in the cell.
-        at: Position,
-        /// Tail of the ring.
-        tail: Position,
-    },
-    /// A lossless session for which the publisher does not wait.
-    #[error(
-        "the session was asked for as lossless, but the publisher does not wait for it: \
-         attach again"
-    )]
-    NotGated,
-}
 
 /// The subscriber's end: reads the region, writes its cell.
 #[derive(Debug)]
@@ -83,6 +40,15 @@ pub struct ShmEndpoint {
     joining: Joining,
     /// The session began before the channel's first snapshot.
     from_first: bool,
+    identity: RegionIdentity,
+    /// It succeeds a session of the life before, in the same region.
+    continued: bool,
+    /// Another publisher has taken the region over, and all that was of this life is delivered.
+    over: bool,
+    /// The walk is for what this session was lapped over.
+    recovering: bool,
+    /// Instruments in the directory when it was last seen to be this life's.
+    listed: Cell<usize>,
     laps: u64,
     announced: Position,
     progress: Progress,
@@ -93,51 +59,6 @@ pub struct ShmEndpoint {
 }
 
 impl ShmEndpoint {
-    /// Opens a session from the descriptors that came with it: region, cell, wake socket.
-    ///
-    /// # Errors
-    /// [`OpenError`] when they are not what a publisher of this release hands over.
-    pub fn open(
-        descriptors: Vec<OwnedFd>,
-        policy: Policy,
-        strategy: WaitStrategy,
-    ) -> Result<Self, OpenError> {
-        let have = descriptors.len();
-        let [region, cell, wake]: [OwnedFd; 3] =
-            descriptors.try_into().map_err(|_| OpenError::Descriptors { have })?;
-        let bytes = mapping::check_received("region", &region, REGION_HEADER_BYTES as u64)?;
-        let region = RegionReader::open(mapping::read_only(&region, bytes)?)?;
-        mapping::check_received("session cell", &cell, CELL_BYTES as u64)?;
-        let words = mapping::writable(&cell, CELL_BYTES as u64)?;
-        let start = SessionStart::read(&words).ok_or(CellError::Size { have: CELL_WORDS })?;
-        let cell = CellWriter::open(words)?;
-        if cell.epoch() != region.epoch() {
-            return Err(OpenError::Epoch { cell: cell.epoch(), region: region.epoch() });
-        }
-        let at = cell.consumed();
-        let mut walk = Walk::default();
-        // The tail is looked at before the table, so the table holds what was committed before it.
-        let ring = Ring::open(&region, at, policy, start.gated)?;
-        walk.start(region.directory()?.len());
-        Ok(Self {
-            ring,
-            latest: region.latest()?,
-            directory: region.directory()?,
-            cell,
-            buffer: Box::default(),
-            walk,
-            joining: Joining::new(start.sequence),
-            from_first: start.sequence == Sequence(0),
-            laps: 0,
-            announced: at,
-            progress: Progress::new(start.sequence),
-            waiter: Waiter::new(strategy, WakeWord::new(region.clone()), wake),
-            region,
-            disconnects: policy == Policy::Disconnect,
-            rests: None,
-        })
-    }
-
     /// Lets each instrument rest for `interval` after each of its snapshots: what comes meanwhile
     /// waits, the newest in place of older ones. Not for lossless sessions, which it does not
     /// concern.
@@ -162,10 +83,23 @@ impl ShmEndpoint {
         self.cell.session_id()
     }
 
+    /// The region that this session reads, and the life that it belongs to.
+    #[must_use]
+    pub fn life(&self) -> RegionLife {
+        RegionLife { region: self.identity, epoch: self.region.epoch() }
+    }
+
+    /// Whether it began where the publisher's life began, in the region of the session before.
+    #[must_use]
+    pub const fn is_continued(&self) -> bool {
+        self.continued
+    }
+
     /// Bytes that are published and not yet polled.
     #[must_use]
+    #[inline]
     pub fn lag_bytes(&self) -> u64 {
-        self.ring.lag_bytes()
+        if self.over { 0 } else { self.ring.lag_bytes() }
     }
 
     /// Asks for the descriptor ([`AsFd`]) to become readable when something is published or the
@@ -206,12 +140,16 @@ impl ShmEndpoint {
         look: impl FnOnce(RawRecord<'_>) -> T,
     ) -> Result<Option<T>, PollError> {
         let Ring::Broadcast(ring) = &mut self.ring else { return Ok(None) };
-        if !self.walk.is_done() || self.joining != Joining::Live || self.rests.is_some() {
+        let is_live = self.walk.is_done() && self.joining == Joining::Live;
+        if self.over || !is_live || self.rests.is_some() {
             return Ok(None);
         }
+        let epoch = self.region.epoch();
         let mut found = None;
         for _ in 0..SKIPS_PER_POLL {
             match ring.peek() {
+                // The next poll meets it too, and ends the session.
+                Ok(Some(head)) if head.epoch != epoch => return Ok(None),
                 Ok(Some(head))
                     if account.would_deliver(head.instrument_id, head.instrument_sequence) =>
                 {
@@ -246,6 +184,7 @@ impl ShmEndpoint {
         deliver: &mut F,
     ) -> Result<usize, PollError> {
         let mut delivered = 0;
+        let walking = !self.walk.is_done();
         while delivered < limit {
             let Some(step) = self.walk.find(&self.latest, account) else { break };
             let id = step.instrument;
@@ -253,7 +192,13 @@ impl ShmEndpoint {
                 self.walk.step();
                 continue;
             }
-            match self.latest.load(id, &mut self.buffer) {
+            let loaded = self.latest.load(id, &mut self.buffer);
+            // Before anything is made of it: it may be a mixture of this life and the next.
+            if !self.region.is_current() {
+                self.walk.abandon();
+                break;
+            }
+            match loaded {
                 // The writer is at this slot: next time.
                 Err(LatestError::Busy) => break,
                 Err(LatestError::Corrupt) => {
@@ -276,10 +221,26 @@ impl ShmEndpoint {
             }
         }
         if self.walk.is_done() {
+            // Slots that the next life has emptied look as if nothing had to be taken from them.
+            if walking && !self.region.is_current() {
+                self.leave_table();
+            }
+            self.recovering = false;
             self.joining.on_walked();
             self.joining.on_read(self.progress.sequence, account);
         }
         Ok(delivered)
+    }
+
+    /// The table is another life's. What this session began with may still be in the ring; what it
+    /// was lapped over is nowhere any more.
+    #[cold]
+    fn leave_table(&mut self) {
+        self.joining.on_abandoned();
+        // What is put off while its instrument rests was to come from there, too.
+        if self.recovering || self.rests.is_some() {
+            self.end();
+        }
     }
 
     /// Delivers from the ring.
@@ -291,6 +252,7 @@ impl ShmEndpoint {
     ) -> Result<usize, PollError> {
         let mut batch = Batch {
             account,
+            epoch: self.region.epoch(),
             buffer: &mut self.buffer,
             progress: &mut self.progress,
             rests: self.rests.as_mut(),
@@ -305,18 +267,34 @@ impl ShmEndpoint {
             Err(Stop::Lapped) if self.disconnects && self.joining == Joining::Live => {
                 Err(PollError::Overrun { position: self.ring.position() })
             }
-            Err(Stop::Lapped) => {
-                self.recover(account);
-                Ok(delivered)
-            }
+            Err(Stop::Lapped) => self.recover(account).map(|()| delivered),
+            Err(Stop::Foreign(position)) => self.end_at(position).map(|()| delivered),
             Err(Stop::Failed(error)) => Err(error),
         }
     }
 
+    /// Here another life begins, whose publisher has taken the region over.
+    #[cold]
+    fn end_at(&mut self, position: Position) -> Result<(), PollError> {
+        // Its epoch was in the header before its first record was in the ring.
+        if self.region.is_current() {
+            return Err(PollError::Corrupt { position });
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Nothing more comes of this session.
+    #[cold]
+    fn end(&mut self) {
+        self.over = true;
+        self.rests = None;
+    }
+
     /// Whatever has rested long enough, and has something newer, is due.
     fn end_rests(&mut self) {
+        let is_over = self.rests.is_some() && self.state() == ChannelState::Closed;
         let Some(rests) = &mut self.rests else { return };
-        let is_over = self.region.state() == RegionState::Closed;
         rests.wake(is_over, |instrument| self.walk.add(instrument));
     }
 
@@ -327,8 +305,11 @@ impl ShmEndpoint {
 
     /// Goes on at the tail, and takes what was missed from the latest table.
     #[cold]
-    fn recover(&mut self, account: &mut Account) {
-        self.laps += 1;
+    fn recover(&mut self, account: &mut Account) -> Result<(), PollError> {
+        if let Ring::Copied(reader) = &self.ring {
+            // Its own publisher would have waited.
+            return Err(PollError::Evicted { position: reader.position() });
+        }
         if let Ring::Broadcast(reader) = &mut self.ring {
             // The tail first: the table holds everything that was committed before it.
             let tail = reader.tail();
@@ -336,15 +317,25 @@ impl ShmEndpoint {
             let newest = reader.channel_sequence();
             self.progress.sequence = self.progress.sequence.max(newest);
         }
-        self.walk.start(self.directory.len());
+        let count = self.directory.len();
+        // Asked last: what was looked at above may be the next life's.
+        if !self.region.is_current() {
+            self.end();
+            return Ok(());
+        }
+        self.laps += 1;
+        self.recovering = true;
+        self.walk.start(count);
         self.joining.on_lap(self.from_first, account);
+        Ok(())
     }
 
-    /// Tells the publisher what is consumed, once per batch.
+    /// Tells the publisher what is consumed, once per batch. A continued session begins behind what
+    /// the publisher counts as consumed, and says nothing before it has come up to that.
     #[inline]
     fn announce(&mut self) {
         let position = self.ring.position();
-        if position != self.announced {
+        if position > self.announced {
             self.cell.set_consumed(position, self.progress.sequence);
             self.announced = position;
         }
@@ -361,16 +352,25 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn instrument_count(&self) -> usize {
-        self.directory.len()
+        let count = self.directory.len();
+        if self.region.is_current() {
+            self.listed.set(count);
+        }
+        self.listed.get()
     }
 
     fn instrument(&self, id: InstrumentId) -> Option<Instrument> {
         let entry = self.directory.entry(id).ok().flatten()?;
-        Instrument::from_wire(&entry).ok()
+        // It may be a mixture of this life's and the next one's.
+        self.region.is_current().then(|| Instrument::from_wire(&entry).ok())?
     }
 
     fn state(&self) -> ChannelState {
-        match self.region.state() {
+        let state = self.region.state();
+        if !self.region.is_current() {
+            return ChannelState::Closed;
+        }
+        match state {
             RegionState::Running => ChannelState::Running,
             RegionState::Closing => ChannelState::Closing,
             RegionState::Closed => ChannelState::Closed,
@@ -396,12 +396,15 @@ impl Endpoint for ShmEndpoint {
         limit: usize,
         mut deliver: F,
     ) -> Result<usize, PollError> {
+        if self.over {
+            return Ok(0);
+        }
         self.end_rests();
         let mut delivered = 0;
         if !self.walk.is_done() || self.joining != Joining::Live {
             delivered = self.poll_walk(account, limit, &mut deliver)?;
         }
-        if self.walk.is_done() && delivered < limit {
+        if self.walk.is_done() && delivered < limit && !self.over {
             let polled = self.poll_ring(account, limit - delivered, &mut deliver);
             self.announce();
             delivered += polled?;
@@ -412,7 +415,7 @@ impl Endpoint for ShmEndpoint {
     #[inline]
     fn is_ready(&self) -> bool {
         let is_due = || self.rests.as_ref().and_then(Rests::left) == Some(Duration::ZERO);
-        !self.walk.is_done() || self.ring.lag_bytes() > 0 || is_due()
+        !self.over && (!self.walk.is_done() || self.ring.lag_bytes() > 0 || is_due())
     }
 
     fn request_image(&mut self, id: InstrumentId) {
@@ -439,14 +442,15 @@ impl Endpoint for ShmEndpoint {
             return Ok(self.is_ready());
         }
         let timeout = self.until_due(timeout);
-        let ring = &self.ring;
-        match self.waiter.strategy {
+        let Self { ring, waiter, over, .. } = self;
+        let ready = || !*over && ring.lag_bytes() > 0;
+        match waiter.strategy {
             WaitStrategy::Spin | WaitStrategy::Yield => {
-                self.waiter.spin(timeout, || ring.lag_bytes() > 0);
+                waiter.spin(timeout, ready);
                 Ok(self.is_ready())
             }
             WaitStrategy::Block => {
-                self.waiter.block(timeout, || ring.lag_bytes() > 0)?;
+                waiter.block(timeout, ready)?;
                 Ok(self.is_ready())
             }
             WaitStrategy::Fd => {

@@ -6,7 +6,7 @@ use tapecast_wire::attach::{Farewell, Policy};
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
 use tapecast_wire::{InstrumentEntry, Nanos, Position, SessionId};
 
-use super::session::{SessionStart, ShmSession};
+use super::session::{Gate, SessionStart, ShmSession};
 use crate::pool::Shared;
 use crate::{AttachError, DirectoryFull, Fabric, Full, SessionStats};
 
@@ -25,6 +25,8 @@ pub struct ShmFabric {
     /// cells say: they are looked at only when it is reached.
     limit: Position,
     allow_lossless: bool,
+    /// Another publisher may take the region over.
+    keep: bool,
     beaten_at: Nanos,
     /// What the region says of the feed.
     feed_silent_since: Nanos,
@@ -38,12 +40,13 @@ struct Attached {
 }
 
 impl ShmFabric {
-    pub(super) fn new(region: RegionWriter, allow_lossless: bool) -> Self {
+    pub(super) fn new(region: RegionWriter, allow_lossless: bool, keep: bool) -> Self {
         Self {
             region,
             sessions: (0..MAX_SUBSCRIBERS).map(|_| None).collect(),
             limit: NO_GATE,
             allow_lossless,
+            keep,
             beaten_at: Nanos(0),
             feed_silent_since: Nanos(0),
             closed: false,
@@ -110,15 +113,19 @@ impl Fabric for ShmFabric {
         // A session begins between two batches, so that position and sequence belong together.
         self.commit();
         let at = self.region.broadcast.committed();
-        let gated = session.policy == Policy::Lossless;
+        let gate = match (session.policy, self.keep) {
+            (Policy::Lossless, false) => Gate::Lends,
+            (Policy::Lossless, true) => Gate::Copies,
+            (Policy::Conflate | Policy::Disconnect, _) => Gate::Open,
+        };
         let id = SessionId(index as u32);
-        SessionStart { sequence: self.region.broadcast.channel_sequence(), gated }
+        SessionStart { sequence: self.region.broadcast.channel_sequence(), gate }
             .write(&session.cell_words);
         let Ok(cell) = CellReader::create(&session.cell_words, id, self.region.epoch(), at) else {
             // Cells are made by the host with the one size there is.
             return Err(AttachError::Closing(session));
         };
-        if gated {
+        if gate != Gate::Open {
             self.limit = self.limit.min(Position(at.0 + self.region.broadcast.capacity_bytes()));
         }
         self.sessions[index] = Some(Attached { session, cell });

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, SealFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use tapecast_ring::cell::{CELL_BYTES, CellError};
-use tapecast_ring::region::{CreateError as RegionCreateError, LayoutError};
+use tapecast_ring::region::{
+    CreateError as RegionCreateError, LayoutError, ResumeError as RegionResumeError,
+};
 use tapecast_ring::{CellReader, RegionLayout, RegionReader, RegionWriter};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::DEFAULT_LEVELS_PER_SIDE;
@@ -45,6 +47,9 @@ pub struct ShmConfig {
     pub sealing: Sealing,
     /// Whether lossless sessions, for which the publisher waits, may attach. Default no.
     pub allow_lossless: bool,
+    /// Whether a later publisher may take the region over, see [`Shm::kept`]. Needs
+    /// [`Sealing::Owner`]. Default no.
+    pub keep: bool,
 }
 
 impl ShmConfig {
@@ -58,6 +63,7 @@ impl ShmConfig {
             levels_per_side: DEFAULT_LEVELS_PER_SIDE,
             sealing: Sealing::FutureWrite,
             allow_lossless: false,
+            keep: false,
         }
     }
 
@@ -89,6 +95,21 @@ pub enum CreateError {
     Region(#[from] RegionCreateError),
 }
 
+/// The region of an earlier publisher could not be taken over. Nothing in it has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// No region can be made of the configured numbers.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Its memory is not as it must be, or cannot be mapped.
+    #[error(transparent)]
+    Memory(#[from] MappingError),
+    /// What is in the memory cannot be gone on with.
+    #[error(transparent)]
+    Region(#[from] RegionResumeError),
+}
+
 /// A session could not be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -118,6 +139,9 @@ pub struct Shm {
     pub fabric: ShmFabric,
     /// For the waker's thread.
     pub waker: Waker,
+    /// With [`ShmConfig::keep`]: the region's descriptor, for somebody who keeps it beyond this
+    /// process's life and hands it to the next for [`ShmHost::resume`].
+    pub kept: Option<OwnedFd>,
 }
 
 /// The conductor's side: holds the region's descriptor and prepares sessions.
@@ -142,14 +166,37 @@ impl ShmHost {
         // The writable mapping comes first: the seal lets it live and refuses any other.
         mapping::seal(&file, config.sealing.seals())?;
         let region = RegionWriter::create(words, &layout, config.epoch)?;
+        Ok(Self::over(region, mapping::reopen_read_only(&file)?, file, config, sender))
+    }
+
+    /// Takes over the region behind `file`, which a publisher that is gone has made with
+    /// [`ShmConfig::keep`] and with the same sizes.
+    ///
+    /// # Errors
+    /// [`ResumeError`] when it is not such a region, or not one to go on with.
+    pub fn resume(file: OwnedFd, config: &ShmConfig, sender: Ringer) -> Result<Shm, ResumeError> {
+        let layout = config.layout()?;
+        let bytes = layout.total_bytes();
+        mapping::check_kept(&file, bytes)?;
+        let words = mapping::writable(&file, bytes)?;
+        // Everything that can fail comes before the taking over.
+        let region_file = mapping::reopen_read_only(&file)?;
+        let region = RegionWriter::resume(&words, &layout, config.epoch)?;
+        Ok(Self::over(region, region_file, file, config, sender))
+    }
+
+    fn over(
+        region: RegionWriter,
+        region_file: OwnedFd,
+        file: OwnedFd,
+        config: &ShmConfig,
+        sender: Ringer,
+    ) -> Shm {
         let sockets = Arc::new(WakeSockets::default());
-        let host = Self {
-            region_file: mapping::reopen_read_only(&file)?,
-            region: region.reader(),
-            sockets: Arc::clone(&sockets),
-        };
+        let host = Self { region_file, region: region.reader(), sockets: Arc::clone(&sockets) };
         let waker = Waker::new(region.reader(), sockets, sender);
-        Ok(Shm { host, fabric: ShmFabric::new(region, config.allow_lossless), waker })
+        let fabric = ShmFabric::new(region, config.allow_lossless, config.keep);
+        Shm { host, fabric, waker, kept: config.keep.then_some(file) }
     }
 
     /// Prepares a session: its cell and its wake socket. Attach the session, then hand over the

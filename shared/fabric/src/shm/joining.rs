@@ -24,6 +24,9 @@ pub(super) enum Joining {
     },
     /// Everything that there was at the start has been delivered.
     Live,
+    /// The table is gone before it was walked: of every instrument the first snapshot that the ring
+    /// still has stands for itself.
+    Abandoned,
 }
 
 impl Joining {
@@ -47,6 +50,13 @@ impl Joining {
     pub(super) const fn on_walked(&mut self) {
         if let Self::Image { skipped, .. } = *self {
             *self = Self::Ring { until: skipped };
+        }
+    }
+
+    /// The table is another life's, and will never be walked to its end.
+    pub(super) const fn on_abandoned(&mut self) {
+        if !matches!(self, Self::Live) {
+            *self = Self::Abandoned;
         }
     }
 

@@ -135,6 +135,18 @@ pub(super) fn check_received(
     Ok(have)
 }
 
+/// Checks that a file which another life of the publisher has made has exactly `need` bytes, and
+/// always will.
+pub(super) fn check_kept(file: &OwnedFd, need: u64) -> Result<(), MappingError> {
+    let what = "the kept region";
+    let have = check_received(what, file, need)?;
+    let seals = fcntl_get_seals(file).map_err(|_| MappingError::NotSealed { what })?;
+    if !seals.contains(SIZE_SEALS) {
+        return Err(MappingError::NotSealed { what });
+    }
+    if have != need { Err(MappingError::Size { what, have, need }) } else { Ok(()) }
+}
+
 /// Maps `bytes` of a file for reading and writing, and touches all of it. The file must be sealed
 /// against shrinking, now or before any other process has it. The mapping lives as long as the
 /// words or a clone of them.

@@ -31,12 +31,20 @@
 //! the session's cell. The subscriber delivers from the latest table what is not newer than that
 //! sequence, then the ring from that position. So it sees each snapshot that was the newest when
 //! it was attached, and each that was published afterwards, once.
+//!
+//! # A region that outlives its publisher
+//! The next publisher takes it over where the tail is ([`ShmHost::resume`]), with another epoch. A
+//! session of the life before delivers what was committed to the last record and is closed then:
+//! it never delivers a record of another epoch, and before it uses something out of table or
+//! directory it asks whose they are. A session that succeeds it ([`ShmEndpoint::open_after`])
+//! begins where the new life began, so it sees that life from its first snapshot on.
 
 mod batch;
 mod endpoint;
 mod fabric;
 mod futex;
 mod host;
+mod identity;
 mod joining;
 mod mapping;
 mod memory;
@@ -48,7 +56,8 @@ mod walk;
 
 pub use endpoint::{OpenError, ShmEndpoint};
 pub use fabric::ShmFabric;
-pub use host::{CreateError, PrepareError, Sealing, Shm, ShmConfig, ShmHost};
+pub use host::{CreateError, PrepareError, ResumeError, Sealing, Shm, ShmConfig, ShmHost};
+pub use identity::{RegionIdentity, RegionLife};
 pub use mapping::MappingError;
 pub use memory::{MemoryLimit, MemoryShortage, check_memory};
 pub use session::{SessionDescriptors, SessionMonitor, ShmSession};

@@ -18,10 +18,10 @@ use crate::{LatencyReport, Monitor, SessionCounts, SessionStats};
 ///
 /// ```text
 /// word CELL_WORDS - 16    channel sequence of the last snapshot before the session
-/// word CELL_WORDS - 15    1 when the writer is gated by this session, else 0
+/// word CELL_WORDS - 15    whether the writer is gated by this session: see [`Gate`]
 /// ```
 const START_SEQUENCE_WORD: usize = CELL_WORDS - 16;
-const GATED_WORD: usize = CELL_WORDS - 15;
+const GATE_WORD: usize = CELL_WORDS - 15;
 
 /// Where a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,35 @@ pub(super) struct SessionStart {
     /// Channel sequence of the last snapshot that was published before.
     pub(super) sequence: Sequence,
     /// Whether the writer waits for this session.
-    pub(super) gated: bool,
+    pub(super) gate: Gate,
+}
+
+/// Whether the writer waits for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum Gate {
+    /// No.
+    Open = 0,
+    /// Yes, whoever it is: what is not consumed is never written over, so it can be lent in place.
+    Lends = 1,
+    /// Yes, but a later publisher may take the region over, and that one does not wait for sessions
+    /// of the life before: records have to be copied.
+    Copies = 2,
+}
+
+impl Gate {
+    const fn from_word(word: u64) -> Self {
+        match word {
+            1 => Self::Lends,
+            2 => Self::Copies,
+            _ => Self::Open,
+        }
+    }
 }
 
 impl SessionStart {
     pub(super) fn write(self, cell: &WordsMut) {
-        for (word, value) in
-            [(START_SEQUENCE_WORD, self.sequence.0), (GATED_WORD, u64::from(self.gated))]
+        for (word, value) in [(START_SEQUENCE_WORD, self.sequence.0), (GATE_WORD, self.gate as u64)]
         {
             let stored = cell.store(word, value);
             debug_assert!(stored.is_some(), "a cell has {CELL_WORDS} words");
@@ -45,7 +67,7 @@ impl SessionStart {
     /// `None` when the cell is too short.
     pub(super) fn read(cell: &WordsMut) -> Option<Self> {
         let sequence = Sequence(cell.load(START_SEQUENCE_WORD)?);
-        Some(Self { sequence, gated: cell.load(GATED_WORD)? == 1 })
+        Some(Self { sequence, gate: Gate::from_word(cell.load(GATE_WORD)?) })
     }
 }
 

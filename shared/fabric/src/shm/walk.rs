@@ -42,6 +42,12 @@ impl Walk {
         }
     }
 
+    /// Gives the rest up.
+    pub(super) fn abandon(&mut self) {
+        self.next = self.count;
+        self.single.clear();
+    }
+
     /// Adds one instrument that has something newer.
     pub(super) fn add(&mut self, instrument: InstrumentId) {
         self.single.push_back(Step { instrument, is_answer: false });

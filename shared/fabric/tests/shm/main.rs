@@ -6,6 +6,7 @@ mod delivery;
 mod model;
 mod process;
 mod processes;
+mod resume;
 mod sealing;
 mod sender_path;
 mod support;

@@ -1,10 +1,14 @@
 //! A publisher made of the crate's parts, and snapshots that check themselves.
 
+use std::os::fd::OwnedFd;
+
 use tapecast_core::Interest;
 use tapecast_fabric::park::{Bell, Parker};
 use tapecast_fabric::pool::{Filled, PageWriter, Pool, PoolConfig};
-use tapecast_fabric::shm::{SessionDescriptors, Shm, ShmConfig, ShmEndpoint, ShmFabric, ShmHost};
-use tapecast_fabric::shm::{Waker, WakerThread};
+use tapecast_fabric::shm::{
+    ResumeError, SessionDescriptors, Shm, ShmConfig, ShmEndpoint, ShmFabric, ShmHost, Waker,
+    WakerThread,
+};
 use tapecast_fabric::{Delivery, Fabric, Receiver, WaitStrategy};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::record_bytes_max;
@@ -43,7 +47,6 @@ fn depth(instrument: u32, sequence: u64) -> usize {
 pub(crate) fn check(snapshot: &Snapshot<'_>) {
     let (id, sequence) = (snapshot.instrument_id().0, snapshot.instrument_sequence().0);
     let header = snapshot.header();
-    assert_eq!(header.epoch, EPOCH.0);
     assert_eq!(header.feed_sequence, sequence * 3 + u64::from(id), "torn: {header:?}");
     assert_eq!(header.last_trade_quantity, !sequence, "torn: {header:?}");
     let depth = depth(id, sequence);
@@ -57,14 +60,15 @@ pub(crate) fn check(snapshot: &Snapshot<'_>) {
 pub(crate) struct Source {
     pub(crate) pool: Pool,
     page: Option<PageWriter>,
+    epoch: Epoch,
     channel: u64,
     sequences: Vec<u64>,
 }
 
 impl Source {
-    pub(crate) fn new(instruments: usize) -> Self {
+    pub(crate) fn new(instruments: usize, epoch: Epoch) -> Self {
         let pool = Pool::new(PoolConfig::default()).unwrap();
-        Self { pool, page: None, channel: 0, sequences: vec![0; instruments] }
+        Self { pool, page: None, epoch, channel: 0, sequences: vec![0; instruments] }
     }
 
     pub(crate) fn next(&mut self, instrument: u32) -> Filled {
@@ -75,7 +79,7 @@ impl Source {
             instrument_id: InstrumentId(instrument),
             flags: Flags::NONE,
             trading_status: TradingStatus::Trading,
-            epoch: EPOCH,
+            epoch: self.epoch,
             channel_sequence: Sequence(self.channel),
             instrument_sequence: Sequence(sequence),
             feed_sequence: sequence * 3 + u64::from(instrument),
@@ -118,6 +122,8 @@ pub(crate) struct Publisher {
     pub(crate) source: Source,
     pub(crate) bell: Bell,
     pub(crate) now: Nanos,
+    /// What another publisher can take the region over with.
+    pub(crate) kept: Option<OwnedFd>,
     /// Never parks: this thread is the sender.
     _sender: Parker,
     waker: Option<Waker>,
@@ -127,15 +133,28 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn new(config: &ShmConfig) -> Self {
         let sender = Parker::new();
-        let Shm { host, mut fabric, waker } = ShmHost::create(config, sender.ringer()).unwrap();
+        let shm = ShmHost::create(config, sender.ringer()).unwrap();
+        Self::over(shm, sender, config)
+    }
+
+    /// One that takes over the region that another has left.
+    pub(crate) fn resume(kept: OwnedFd, config: &ShmConfig) -> Result<Self, ResumeError> {
+        let sender = Parker::new();
+        let shm = ShmHost::resume(kept, config, sender.ringer())?;
+        Ok(Self::over(shm, sender, config))
+    }
+
+    fn over(shm: Shm, sender: Parker, config: &ShmConfig) -> Self {
+        let Shm { host, mut fabric, waker, kept } = shm;
         for id in 0..config.instruments as u32 {
             let instrument = Instrument::new(InstrumentId(id), &format!("SYM{id}"), "XNAS");
             fabric.upsert_instrument(&instrument.to_wire()).unwrap();
         }
         let bell = Bell::with_waker(sender.ringer(), waker.ringer());
-        let source = Source::new(config.instruments);
+        let source = Source::new(config.instruments, config.epoch);
         let now = Nanos(1_000_000_000);
-        Self { host, fabric, source, bell, now, _sender: sender, waker: Some(waker), thread: None }
+        let (waker, thread) = (Some(waker), None);
+        Self { host, fabric, source, bell, now, kept, _sender: sender, waker, thread }
     }
 
     /// With a thread that wakes sleeping readers.

@@ -77,6 +77,14 @@ impl BroadcastWriter {
         })
     }
 
+    /// Begins another life of the publisher at the tail: channel sequences count anew. Records that
+    /// an earlier writer left behind the tail are overwritten, and `intent` stays as high as it
+    /// was, because that writer may have stored up to there.
+    pub(crate) fn begin_life(&mut self) {
+        self.channel_sequence = Sequence(0);
+        self.control.atomics()[CHANNEL_SEQUENCE_WORD].store(0, Ordering::Relaxed);
+    }
+
     /// Appends one encoded record and returns the position after it. Readers see it after
     /// [`Self::commit`].
     ///

@@ -9,20 +9,27 @@
 //!   line 3   state      running, closing, closed | Unix ns since when the feed is silent, or 0
 //!   line 4   heartbeat  Unix ns; whether the sender is awake
 //!   line 5   wake       rises with every batch; blocked readers wait on its low 32 bits (futex)
+//!   line 6   life       position at which the present epoch began; 0 in a new region
 //! then the sections of [`RegionLayout`]
 //! ```
 //!
 //! The publisher creates the region in zeroed memory and is the only one that writes it. A
 //! subscriber maps it read-only and believes nothing: [`RegionReader::open`] works the layout out
 //! from the header's numbers and compares, keeps what it has checked, and never reads it again.
+//!
+//! A later publisher may take the region over ([`RegionWriter::resume`]). Then epoch and life
+//! change, tables and directory are emptied, and the ring goes on where it was; [`life`] says how a
+//! reader of the life before notices.
 
 mod layout;
+pub mod life;
 mod reader;
 mod writer;
 
 pub use layout::{LayoutError, REGION_HEADER_BYTES, RegionLayout};
+pub use life::{LifeReader, LifeWriter};
 pub use reader::{RegionError, RegionReader};
-pub use writer::{CreateError, RegionHeader, RegionWriter};
+pub use writer::{CreateError, RegionHeader, RegionWriter, ResumeError};
 
 use crate::words::LINE_WORDS;
 
@@ -47,6 +54,7 @@ const FEED_SILENT_WORD: usize = 3 * LINE_WORDS + 1;
 const HEARTBEAT_WORD: usize = 4 * LINE_WORDS;
 const SENDER_ACTIVITY_WORD: usize = 4 * LINE_WORDS + 1;
 const WAKE_WORD: usize = 5 * LINE_WORDS;
+const LIFE_START_WORD: usize = 6 * LINE_WORDS;
 
 /// What the publisher says about the region's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

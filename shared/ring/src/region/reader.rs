@@ -5,9 +5,10 @@ use tapecast_wire::{Epoch, Nanos, Position, Sequence, WIRE_VERSION};
 
 use super::{
     BROADCAST_CONTROL_WORD, DIRECTORY_OFFSET_WORD, EPOCH_WORD, FEED_SILENT_WORD, HEARTBEAT_WORD,
-    LATEST_OFFSET_WORD, LayoutError, MAGIC, MAGIC_WORD, REGION_HEADER_BYTES, REGION_LAYOUT_VERSION,
-    RING_BYTES_WORD, RING_OFFSET_WORD, RegionLayout, RegionState, SENDER_ACTIVITY_WORD, STATE_WORD,
-    SenderActivity, TABLES_WORD, TOTAL_BYTES_WORD, VERSIONS_WORD, WAKE_WORD,
+    LATEST_OFFSET_WORD, LIFE_START_WORD, LayoutError, LifeReader, MAGIC, MAGIC_WORD,
+    REGION_HEADER_BYTES, REGION_LAYOUT_VERSION, RING_BYTES_WORD, RING_OFFSET_WORD, RegionLayout,
+    RegionState, SENDER_ACTIVITY_WORD, STATE_WORD, SenderActivity, TABLES_WORD, TOTAL_BYTES_WORD,
+    VERSIONS_WORD, WAKE_WORD,
 };
 use crate::broadcast::{BROADCAST_CONTROL_WORDS, BroadcastReader, BroadcastShapeError};
 use crate::directory::{DirectoryReader, DirectoryShapeError, directory_words};
@@ -57,6 +58,12 @@ pub enum RegionError {
         /// By the layout.
         expected: u64,
     },
+    /// A life that begins where no record can.
+    #[error("damaged region header: the publisher's life begins at position {found}")]
+    LifeStart {
+        /// In the header.
+        found: u64,
+    },
     /// The ring is impossible.
     #[error("damaged region: {0}")]
     Broadcast(#[from] BroadcastShapeError),
@@ -73,7 +80,8 @@ pub enum RegionError {
 pub struct RegionReader {
     words: Words,
     layout: RegionLayout,
-    epoch: Epoch,
+    life: LifeReader,
+    life_start: Position,
 }
 
 impl RegionReader {
@@ -103,13 +111,24 @@ impl RegionReader {
         if have < layout.total_bytes() {
             return Err(RegionError::Short { have, need: layout.total_bytes() });
         }
-        let epoch = Epoch(load(EPOCH_WORD));
-        Ok(Self { words, layout, epoch })
+        let (epoch, life_start) = (load(EPOCH_WORD), load(LIFE_START_WORD));
+        if !life_start.is_multiple_of(RECORD_ALIGN_BYTES as u64) {
+            return Err(RegionError::LifeStart { found: life_start });
+        }
+        let have = words.len_bytes() as u64;
+        Self::trusted(words, layout, Epoch(epoch), Position(life_start))
+            .ok_or(RegionError::Short { have, need: REGION_HEADER_BYTES as u64 })
     }
 
-    /// A reader beside the writer that has just created the region.
-    pub(super) const fn trusted(words: Words, layout: RegionLayout, epoch: Epoch) -> Self {
-        Self { words, layout, epoch }
+    /// A reader beside the writer that has just made the region its own. `None` without a header.
+    pub(super) fn trusted(
+        words: Words,
+        layout: RegionLayout,
+        epoch: Epoch,
+        life_start: Position,
+    ) -> Option<Self> {
+        let life = LifeReader::new(words.part(EPOCH_WORD, 1)?, epoch);
+        Some(Self { words, layout, life, life_start })
     }
 
     /// A reader of the ring that starts at `at`.
@@ -158,10 +177,24 @@ impl RegionReader {
         &self.layout
     }
 
-    /// Life of the publisher that created the region.
+    /// Life of the publisher when this reader was opened.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
-        self.epoch
+        self.life.epoch()
+    }
+
+    /// Where that life began in the ring.
+    #[must_use]
+    pub const fn life_start(&self) -> Position {
+        self.life_start
+    }
+
+    /// Whether that life is the region's present one. When it is, everything that was copied from
+    /// table or directory before this call was stored by it.
+    #[must_use]
+    #[inline]
+    pub fn is_current(&self) -> bool {
+        self.life.is_current()
     }
 
     /// Where the publisher is in its life.
