@@ -53,8 +53,8 @@
 //!
 //! # Another choice while attached
 //! [`Subscriber::watch`] takes instruments up, [`Subscriber::unwatch`] drops them, and
-//! [`Subscriber::refresh`] has the newest snapshot delivered once more. An [`AbSubscriber`] keeps the
-//! choice that it began with.
+//! [`Subscriber::refresh`] has the newest snapshot delivered once more. An [`AbSubscriber`] keeps
+//! the choice that it began with.
 //!
 //! # When the publisher goes
 //! [`Subscriber::state`] says [`State::Stale`] at once, with the cause: crashed, closed, silent,

@@ -103,8 +103,9 @@ struct Entry {
     fresh: bool,
     /// That first record stands for itself only, even when the account is live.
     rebase: bool,
-    /// Times that it was watched again after it was dropped. Records of before may still be on their
-    /// way; the hole behind them is what was published while it was not watched, and nobody's loss.
+    /// Times that it was watched again after it was dropped. Records of before may still be on
+    /// their way; the hole behind them is what was published while it was not watched, and
+    /// nobody's loss.
     resumed: u32,
 }
 

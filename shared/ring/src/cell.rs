@@ -13,8 +13,8 @@
 //!
 //! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
 //! has such things. A request asks for the newest snapshot of one instrument, or drops one; the
-//! publisher says how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`] of
-//! them open.
+//! publisher says how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`]
+//! of them open.
 //!
 //! Where the cell is written from afar, nothing says that a word arrives as a whole: a device may
 //! copy byte by byte while the publisher reads. So what decides something there carries a seal over
@@ -283,8 +283,8 @@ impl CellReader {
         whole.then_some(made)
     }
 
-    /// The `nth` request, counted from 0, as the subscriber says. `None` when it says something that
-    /// is no request.
+    /// The `nth` request, counted from 0, as the subscriber says. `None` when it says something
+    /// that is no request.
     #[must_use]
     pub fn request(&self, nth: u64) -> Option<Request> {
         Request::from_word(self.word(REQUEST_IDS_WORD + (nth % CELL_REQUESTS) as usize))

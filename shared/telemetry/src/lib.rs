@@ -9,8 +9,8 @@
 //! - A thread that counts on the hot path owns a plain struct of `u64`, adds to its fields, and
 //!   hands out copies between batches. It never shares a cell.
 //! - Elsewhere, where several tasks count the same thing, the cell is a [`Counter`].
-//! - What one thread keeps showing to another, and is no count for a reader, is a [`Gauge`]: a plain
-//!   store.
+//! - What one thread keeps showing to another, and is no count for a reader, is a [`Gauge`]: a
+//!   plain store.
 //! - Both are read as a plain struct of `u64` named `…Stats`, with a field for each fact and
 //!   `serde`, so that tests, reports and metrics name a fact by one word. The words are those of
 //!   the metric: field `timed_out` of the listener's stats is `…_timed_out_total`.

@@ -12,6 +12,11 @@ use tapecast_fabric::Receiver;
 
 use super::{Phase, Subscriber};
 
+/// Polls of a session that is over that may deliver nothing and read nothing.
+const IDLE_POLLS_MIN: usize = 16;
+/// And so many instruments that nobody wants are looked at in one more of them.
+const LOOKS_PER_POLL: usize = 1024;
+
 /// A poll that never finds the ring empty looks after things every so many polls.
 const BUSY_POLLS_MAX: u32 = 256;
 
@@ -33,8 +38,13 @@ impl Subscriber {
                 self.look_after();
                 return Ok(false);
             }
-            Phase::Draining if self.receiver.is_ready() => return Ok(false),
-            Phase::Draining | Phase::Dry => self.run_dry(),
+            Phase::Draining => {
+                if self.receiver.is_ready() && !self.is_stuck() {
+                    return Ok(false);
+                }
+                self.run_dry();
+            }
+            Phase::Dry => {}
         }
         if let Some((attachment, attempts)) = self.next.take() {
             self.begin_session(*attachment, attempts);
@@ -49,6 +59,19 @@ impl Subscriber {
             Some(reason) => Err(PollError::Ended(reason.clone())),
             None => Ok(false),
         }
+    }
+
+    /// Whether polls of a session that is over find something and get no further: the publisher
+    /// was killed while it wrote a snapshot into the latest table, and that one will never be
+    /// whole. Looking at what nobody wants makes no delivery either, but is bounded.
+    fn is_stuck(&mut self) -> bool {
+        let lag_bytes = self.receiver.endpoint().lag_bytes();
+        let polls = match self.drained {
+            (before, polls) if before == lag_bytes => polls + 1,
+            _ => 1,
+        };
+        self.drained = (lag_bytes, polls);
+        polls as usize > IDLE_POLLS_MIN + self.receiver.account().capacity() / LOOKS_PER_POLL
     }
 
     #[cold]
@@ -74,6 +97,7 @@ impl Subscriber {
         }
         self.source_ended = cause == StaleCause::EndOfSource;
         self.standing.stale(cause, clock::now());
+        self.drained = (0, 0);
         // A session that waits to be picked up is the one that was lost.
         self.next = None;
         if self.phase == Phase::Attached {

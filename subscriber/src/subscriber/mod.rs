@@ -84,6 +84,8 @@ pub struct Subscriber {
     /// Records of instruments that appeared while a poll was running.
     deferred: Vec<(OwnedRecord, Option<Nanos>)>,
     busy_polls: u32,
+    /// Of a session that is over: its lag, and polls in a row that found nothing to deliver.
+    drained: (u64, u32),
     reconnects: u64,
     laps_before: u64,
     started: Instant,
@@ -149,6 +151,7 @@ impl Subscriber {
             descriptor: None,
             deferred: Vec::new(),
             busy_polls: 0,
+            drained: (0, 0),
             reconnects: 0,
             laps_before: 0,
             started: clock::now(),

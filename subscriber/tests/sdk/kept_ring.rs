@@ -1,10 +1,14 @@
 //! Publishers that follow each other in one ring.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
 use tapecast_subscriber::{Event, Policy, Subscriber, WaitStrategy};
 use tapecast_wire::attach::Farewell;
 
 use crate::stage::{Book, CENT, Setup, Stage};
-use crate::{Seen, assert_balanced, builder, place, receive, until_event};
+use crate::{Seen, assert_balanced, builder, place, receive, receive_until, until_event};
 
 const PRICE: i64 = 100 * CENT;
 
@@ -111,4 +115,38 @@ fn a_lossless_subscription_attaches_afresh_and_one_with_another_ring_gets_images
     assert!(!until_reattached(&mut subscriber));
     assert_balanced(&mut subscriber);
     assert_balanced(&mut lossless);
+}
+
+#[test]
+fn a_publisher_that_was_killed_while_it_wrote_a_snapshot_keeps_nobody_from_the_next_one() {
+    let (_folder, socket) = place();
+    let first = Stage::open(&socket, life(1), &["AAPL", "MSFT"]);
+    first.publish_all(vec![Book::of(0, PRICE), Book::of(1, PRICE)]);
+    // Its image is still to be polled.
+    let mut subscriber = builder(&socket).connect().unwrap();
+    let region = first.crash();
+    hold_first_slot(&region);
+    drop(region);
+    let second = Setup { epoch: 2, ..Setup::default() };
+    let second = Stage::open_after(&socket, second, &["AAPL"], vec![Book::of(0, 2 * PRICE)]);
+    until_reattached(&mut subscriber);
+    second.publish(0, 3 * PRICE);
+    let seen = receive_until(&mut subscriber, |seen| {
+        seen.last().is_some_and(|seen| seen.bid == 3 * PRICE)
+    });
+    assert!(seen.iter().all(|seen| seen.epoch == 2), "{seen:?}");
+    assert_balanced(&mut subscriber);
+}
+
+/// Leaves the latest table's first slot as a writer does that is killed in the middle of it: with
+/// an odd stamp. Where the table begins is the header's word 7.
+fn hold_first_slot(region: &OwnedFd) {
+    let region = File::from(region.try_clone().unwrap());
+    let mut word = [0; 8];
+    region.read_exact_at(&mut word, 7 * 8).unwrap();
+    let slot = u64::from_le_bytes(word);
+    region.read_exact_at(&mut word, slot).unwrap();
+    let stamp = u64::from_le_bytes(word);
+    assert!(stamp > 0 && stamp % 2 == 0, "a slot at rest");
+    region.write_all_at(&(stamp + 1).to_le_bytes(), slot).unwrap();
 }

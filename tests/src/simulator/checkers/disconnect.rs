@@ -1,7 +1,7 @@
 //! A session that will not be conflated never is, once it has caught up.
 //!
-//! It has when it was handed everything that there is, nothing is on its way to it, and no directory
-//! entry was announced of late, which would have to go first.
+//! It has when it was handed everything that there is, nothing is on its way to it, and no
+//! directory entry was announced of late, which would have to go first.
 
 use std::collections::BTreeSet;
 

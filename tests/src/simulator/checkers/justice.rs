@@ -1,9 +1,9 @@
 //! Whoever lies is evicted at once; nobody else ever is without a reason.
 //!
-//! Reasons are a lie, a refused write, death, for a session that will not be conflated that it would
-//! have to be, and, for a lossless session, silence for longer than its limit by the publisher's
-//! clock. The checker knows when a subscriber said something and how
-//! late that may have arrived, so it knows the silence within bounds.
+//! Reasons are a lie, a refused write, death, for a session that will not be conflated that it
+//! would have to be, and, for a lossless session, silence for longer than its limit by the
+//! publisher's clock. The checker knows when a subscriber said something and how late that may have
+//! arrived, so it knows the silence within bounds.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Sequences rise strictly within each instrument, unless one is asked for again. A lossless session sees every one of them, and
-//! after its image the channel in order.
+//! Sequences rise strictly within each instrument, unless one is asked for again. A lossless
+//! session sees every one of them, and after its image the channel in order.
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::{Event, Seen};

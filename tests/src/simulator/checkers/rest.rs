@@ -1,9 +1,9 @@
 //! Between two snapshots of an instrument lies the time that its session asked for.
 //!
 //! Nobody tells when a record was sent. But it was not sent before it was published, and it was
-//! delivered after it was sent: so from when one was *published* to when the next is *delivered* it is
-//! at least as long, by the publisher's clock, where that did not jump. A snapshot that was asked for
-//! comes at once.
+//! delivered after it was sent: so from when one was *published* to when the next is *delivered* it
+//! is at least as long, by the publisher's clock, where that did not jump. A snapshot that was asked
+//! for comes at once.
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::{Event, Seen};
@@ -13,8 +13,8 @@ use crate::simulator::history::History;
 pub(super) struct Rest {
     /// The turn in which the last one was published, and 1.
     published: Cells<u64>,
-    /// The last turn in which the clock jumped, or a publisher began, which knows no time before its
-    /// first turn.
+    /// The last turn in which the clock jumped, or a publisher began, which knows no time before
+    /// its first turn.
     jumped: u64,
 }
 
