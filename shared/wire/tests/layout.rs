@@ -45,9 +45,9 @@ fn encoded(bids: &[Level], asks: &[Level]) -> (Page, usize) {
 }
 
 #[test]
-fn version_1_snapshot_has_these_bytes() {
+fn version_2_snapshot_has_these_bytes() {
     let (page, len) = encoded(&[Level::new(0x0102, 0x03, 0x04)], &[Level::new(-1, 0x05, 0)]);
-    let golden = "9000 6000 0100 02 03 0c000000 0100 0100 01020304 00000000 \
+    let golden = "9000 6000 0200 02 03 0c000000 0100 0100 01020304 00000000 \
         1817161514131211 2100000000000000 3100000000000000 4100000000000000 \
         5100000000000000 6100000000000000 0000000000000000 ffffffffffffff7f 0000000000000000 \
         0201000000000000 0300000000000000 04000000 00000000 \
@@ -243,7 +243,7 @@ fn a_number_that_cannot_be_is_neither_sent_nor_taken() {
     frame[depth..].fill(0);
     let error = decode(&frame).unwrap_err();
     assert!(matches!(error, WireError::Field { field: "receive_depth", .. }), "{error}");
-    frame[FRAME_HEAD_BYTES + 8] = 2;
+    frame[FRAME_HEAD_BYTES + 32] = 2;
     let error = decode(&frame).unwrap_err();
     assert!(matches!(error, WireError::Field { field: "rdma", value: 2 }), "{error}");
 }

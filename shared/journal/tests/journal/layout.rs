@@ -3,6 +3,7 @@
 use crate::market::{NOW, entry, one_file, read, record, small_journal};
 use tapecast_journal::layout::{HEADER_BYTES, MAGIC};
 use tapecast_journal::{How, Writer};
+use tapecast_wire::WIRE_VERSION;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
@@ -17,7 +18,8 @@ fn the_header_the_first_record_and_the_end_stand_where_the_layout_says() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = small_journal(&folder.path().join("j"));
     assert_eq!(bytes[..8], MAGIC);
-    assert_eq!(bytes[8..16], [1, 0, 64, 0, 1, 0, 1, 0], "versions, header length, publisher");
+    let wire = WIRE_VERSION as u8;
+    assert_eq!(bytes[8..16], [1, 0, 64, 0, wire, 0, 1, 0], "versions, header length, publisher");
     assert_eq!((u64_at(&bytes, 16), u32_at(&bytes, 24)), (7, 1), "epoch, file number");
     assert_eq!((bytes[28], u64_at(&bytes, 32)), (10, NOW.get()), "levels, time");
     assert_eq!((u64_at(&bytes, 40), &bytes[48..60]), (0, &[0; 12][..]));

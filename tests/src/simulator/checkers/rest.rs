@@ -2,8 +2,8 @@
 //!
 //! Nobody tells when a record was sent. But it was not sent before it was published, and it was
 //! delivered after it was sent: so from when one was *published* to when the next is *delivered* it
-//! is at least as long, by the publisher's clock, where that did not jump. A snapshot that was asked
-//! for comes at once.
+//! is at least as long, by the publisher's clock, where that did not jump. A snapshot that was
+//! asked for comes at once.
 
 use super::{Cells, Checker, ensure};
 use crate::simulator::event::{Event, Seen};
