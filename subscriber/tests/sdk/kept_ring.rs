@@ -141,12 +141,12 @@ fn a_publisher_that_was_killed_while_it_wrote_a_snapshot_keeps_nobody_from_the_n
 /// Leaves the latest table's first slot as a writer does that is killed in the middle of it: with
 /// an odd stamp. Where the table begins is the header's word 7.
 fn hold_first_slot(region: &OwnedFd) {
-    let region = File::from(region.try_clone().unwrap());
+    let region = File::from(region.try_clone().expect("a descriptor"));
     let mut word = [0; 8];
-    region.read_exact_at(&mut word, 7 * 8).unwrap();
+    region.read_exact_at(&mut word, 7 * 8).expect("a header");
     let slot = u64::from_le_bytes(word);
-    region.read_exact_at(&mut word, slot).unwrap();
+    region.read_exact_at(&mut word, slot).expect("a table");
     let stamp = u64::from_le_bytes(word);
     assert!(stamp > 0 && stamp % 2 == 0, "a slot at rest");
-    region.write_all_at(&(stamp + 1).to_le_bytes(), slot).unwrap();
+    region.write_all_at(&(stamp + 1).to_le_bytes(), slot).expect("a region that can be written");
 }

@@ -142,12 +142,13 @@ impl World {
     fn heal(&mut self) {
         self.history.healed = true;
         self.squeeze.clear();
-        let turn = self.history.turn;
+        let (turn, now) = (self.history.turn, self.now);
         for who in 0..self.seats.len() {
             let seat = &mut self.seats[who];
             seat.back_at = seat.back_at.min(turn + 1);
             let Some(attached) = &mut seat.attached else { continue };
             attached.heal();
+            attached.show_life(now, &self.history, &mut self.observers);
             let evicted = self.fabric.evicted().any(|(id, _)| id == attached.session);
             if attached.doomed || attached.silent || evicted {
                 self.detach(who, turn + 1);

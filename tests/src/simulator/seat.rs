@@ -79,6 +79,16 @@ impl Attached {
         }
     }
 
+    /// Says that it lives, so that one which was stopped until now is not taken for dead before
+    /// its next poll.
+    pub(super) fn show_life(&mut self, beat: u64, history: &History, observers: &mut Observers) {
+        if !self.silent {
+            let attachment = self.attachment;
+            self.receiver.report(Nanos(beat), LatencyReport::default());
+            observers.tell(&Event::Reported { attachment, beat }, history);
+        }
+    }
+
     /// Nothing is wrong with it any more, as far as that can be.
     pub(super) fn heal(&mut self) {
         self.faults.resume();

@@ -17,10 +17,13 @@ pub(super) struct Disconnect {
     /// Attachments for which nothing was waiting after some turn.
     caught_up: BTreeSet<usize>,
     delivered: Cells<u64>,
-    /// The last turn in which a directory entry was announced.
+    /// The last turn in which a directory entry was announced, or could not be sent for want of
+    /// a page.
     announced: u64,
 }
 
+/// Free pages below which a session's directory may have to wait for one.
+const SHORT_PAGES: usize = 80;
 /// Turns in which an entry is sent to a session to which nothing else is.
 const ENTRY_TURNS: u64 = 2;
 
@@ -58,6 +61,9 @@ impl Checker for Disconnect {
 
 impl Disconnect {
     fn on_turned(&mut self, facts: &Facts, history: &History) -> Result<(), String> {
+        if facts.free_pages < SHORT_PAGES {
+            self.announced = history.turn;
+        }
         for session in &facts.sessions {
             // It may catch up and fall within one turn, but not without anything published.
             let is_overrun = matches!(session.eviction, Some(Eviction::Overrun));

@@ -108,6 +108,7 @@ impl Justice {
         }
         let limit = history.plan.network.lossless_silence_limit.0;
         let terms = &history.attachments[session.attachment];
+        let harmed = record.harmed;
         let (lossless, disconnects) = (terms.is_lossless(), terms.policy == Policy::Disconnect);
         // What was said later may not have arrived, or not have been looked at.
         let arrived = history.turn.saturating_sub(record.credit_delay + 2);
@@ -119,7 +120,8 @@ impl Justice {
         let arrives = since(last).take(record.credit_delay as usize + 3);
         let least = now.saturating_sub(arrives.max().copied().unwrap_or(now));
         match session.eviction {
-            Some(Eviction::Silent { .. }) => ensure(lossless && most > limit, || {
+            // Of a liar's cell nothing may be believed any more, its heartbeat included.
+            Some(Eviction::Silent { .. }) => ensure(lossless && (most > limit || harmed), || {
                 format!("{session:?} was silent for {most} ns at most, {limit} are allowed")
             }),
             // Whether it would have been conflated is for another checker.
