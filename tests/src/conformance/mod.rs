@@ -20,8 +20,10 @@ pub mod suite;
 #[cfg(feature = "verbs")]
 mod verbs;
 
+use tapecast_core::session::Eviction;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Endpoint, Fabric, Wish};
+use tapecast_wire::SessionId;
 
 pub use market::{Gated, Market};
 pub use shm::ShmHarness;
@@ -76,6 +78,12 @@ pub trait Harness {
 
     /// Opens the subscriber's end of a session that was attached.
     fn open(&mut self, ticket: Self::Ticket, wish: &Wish<'_>) -> Self::Endpoint;
+
+    /// Why the publisher's end has taken a session out, where that is who does it. Its subscriber
+    /// is told by the control plane, which is not part of a fabric.
+    fn eviction(&self, _session: SessionId) -> Option<Eviction> {
+        None
+    }
 
     /// What the subscriber's end has sent and not seen acknowledged.
     fn in_flight(_endpoint: &mut Self::Endpoint) -> usize {

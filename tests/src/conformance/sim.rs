@@ -1,11 +1,12 @@
 //! The simulated network under test.
 
+use tapecast_core::session::Eviction;
 use tapecast_fabric::Wish;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::sim::{
     Sim, SimConfig, SimEndpoint, SimFabric, SimHost, SimSession, SimTicket,
 };
-use tapecast_wire::Epoch;
+use tapecast_wire::{Epoch, SessionId};
 
 use super::{Harness, Settings};
 
@@ -46,5 +47,9 @@ impl Harness for SimHarness {
 
     fn open(&mut self, ticket: SimTicket, _wish: &Wish<'_>) -> SimEndpoint {
         SimEndpoint::open(ticket).unwrap()
+    }
+
+    fn eviction(&self, session: SessionId) -> Option<Eviction> {
+        self.fabric.evicted().find(|(id, _)| *id == session).map(|(_, reason)| reason)
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tapecast_core::Interest;
+use tapecast_core::session::Eviction;
 use tapecast_fabric::{AttachError, ChannelState, PollError, Wish};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::MAX_SUBSCRIBERS;
-use tapecast_wire::{InstrumentId, Nanos, Sequence};
+use tapecast_wire::{InstrumentId, Nanos, Position, Sequence};
 
 use super::market::wish;
 use super::{Harness, Market, Settings};
@@ -239,10 +240,20 @@ pub fn a_subscriber_that_will_not_be_conflated_ends_when_it_would_have_to_be<H: 
     market.check_books();
     market.subscribers[index].stopped = true;
     run(&mut market, MANY);
-    let now = market.now();
+    let (now, session) = (market.now(), market.subscribers[index].session);
     let ended = (0..MANY).find_map(|_| {
         market.turn_without_polls();
-        market.subscribers[index].poll(256, now).err()
+        match market.subscribers[index].poll(256, now) {
+            Err(error) => Some(error),
+            // What had arrived is read to its end.
+            Ok(count) => match market.harness.eviction(session) {
+                Some(Eviction::Overrun) if count == 0 => {
+                    Some(PollError::Evicted { position: Position(0) })
+                }
+                Some(Eviction::Overrun) | None => None,
+                Some(other) => panic!("evicted because {other}"),
+            },
+        }
     });
     let ended = ended.expect("it was to end");
     assert!(

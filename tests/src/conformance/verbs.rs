@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 use std::sync::Once;
 
+use tapecast_core::session::Eviction;
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::verbs::{
     Connected, EndpointConfig, Offered, Verbs, VerbsConfig, VerbsEndpoint, VerbsFabric, VerbsHost,
     VerbsSession,
 };
 use tapecast_fabric::{Handover, Host, Prepared, Wish};
-use tapecast_wire::Epoch;
 use tapecast_wire::attach::Policy;
+use tapecast_wire::{Epoch, SessionId};
 
 use super::{Harness, Settings};
 
@@ -87,8 +88,12 @@ impl Harness for VerbsHarness {
     }
 
     fn open(&mut self, ticket: Connected, _wish: &Wish<'_>) -> VerbsEndpoint {
-        let id = tapecast_wire::SessionId(0);
+        let id = SessionId(0);
         ticket.start(id, EPOCH).unwrap()
+    }
+
+    fn eviction(&self, session: SessionId) -> Option<Eviction> {
+        self.fabric.evicted().find(|(id, _)| *id == session).map(|(_, reason)| reason)
     }
 
     fn in_flight(endpoint: &mut VerbsEndpoint) -> usize {
