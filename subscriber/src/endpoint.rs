@@ -106,6 +106,13 @@ impl AnyEndpoint {
         }
     }
 
+    /// The session is over: what it still has is due, and nothing follows.
+    pub(crate) fn drain(&mut self) {
+        if let Self::Shm(endpoint) = self {
+            endpoint.drain();
+        }
+    }
+
     /// Bytes that are published and not yet polled.
     pub(crate) fn lag_bytes(&self) -> u64 {
         with!(self, endpoint => endpoint.lag_bytes())
@@ -174,6 +181,10 @@ impl Endpoint for AnyEndpoint {
 
     fn request_image(&mut self, id: InstrumentId) {
         with!(self, endpoint => endpoint.request_image(id));
+    }
+
+    fn has_trail(&self) -> bool {
+        with!(self, endpoint => endpoint.has_trail())
     }
 
     fn withdraw(&mut self, id: InstrumentId) {

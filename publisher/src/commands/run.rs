@@ -66,11 +66,18 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let listener = listen(&runtime, &effective)?;
     let stop = StopFlag::default();
+    stop.heed_signals().context("cannot take over SIGTERM and SIGINT")?;
     let waits_end = stop.clone();
     let start =
         Start { args, effective: &effective, runtime: &runtime, signals, listener, stop, rings };
     let levels_max = effective.config.book.levels.count();
-    let life = open_source(&effective.config.source, levels_max, &waits_end, start)??;
+    let life = match open_source(&effective.config.source, levels_max, &waits_end, start) {
+        Err(_) if waits_end.is_stopped() => {
+            info!("stopped while waiting for the writer of the input");
+            return Ok(ExitCode::SUCCESS);
+        }
+        opened => opened??,
+    };
     let Failures { source, fabric } = life.failures.clone();
     if let Some(file) = report {
         file.write(&life.report)?;

@@ -34,7 +34,7 @@ use tapecast_fabric::park::{Bell, Ringer};
 use tapecast_fabric::pool::Pool;
 use tapecast_fabric::{Host, Monitor};
 use tapecast_wire::attach::Farewell;
-use tapecast_wire::{Epoch, SessionId};
+use tapecast_wire::{Epoch, Nanos, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
@@ -109,8 +109,9 @@ pub struct Conductor<H: Host> {
     tickets_issued: u64,
     refusals: Refusals,
     evictions: Evictions,
-    /// When it began, for lags.
-    began: Instant,
+    /// When lags were looked at last, and the time that has passed for them.
+    lags_seen: Instant,
+    lag_time: Nanos,
     /// When the sessions were looked at last.
     looked: Instant,
     events: mpsc::UnboundedReceiver<SessionEvent>,
@@ -280,7 +281,8 @@ impl<H: Host> Conductor<H> {
             tickets_issued: 0,
             refusals: Refusals::default(),
             evictions: Evictions::default(),
-            began: Instant::now(),
+            lags_seen: Instant::now(),
+            lag_time: Nanos(0),
             looked: Instant::now(),
             events,
             to_events,

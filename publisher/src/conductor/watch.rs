@@ -13,6 +13,9 @@ use super::silence::{Change, nanos};
 use super::{Conductor, TICK};
 use crate::clock::unix_now;
 
+/// The longest time between two looks at lags that counts: three looks.
+const LAG_LOOK_MAX: Duration = Duration::from_millis(300);
+
 /// Sessions that were taken out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Evictions {
@@ -73,7 +76,11 @@ impl<H: Host> Conductor<H> {
 
     /// Counts who lags, and takes out who asked for that rather than to lag too far.
     fn watch_lags(&mut self, now: Instant) {
-        let time = Nanos(nanos(now.duration_since(self.began)));
+        // A look that comes late says that this process stood still, and nothing about sessions.
+        let passed = now.duration_since(self.lags_seen).min(LAG_LOOK_MAX);
+        self.lags_seen = now;
+        self.lag_time = Nanos(self.lag_time.0 + nanos(passed));
+        let time = self.lag_time;
         let soft = self.settings.lag.soft;
         for member in self.roster.members_mut().filter(|member| member.reason.is_none()) {
             if let Some(reason) = member.watch_lag(soft, time)

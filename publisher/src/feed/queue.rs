@@ -1,10 +1,12 @@
 //! The queue between the feed and the sender, and how the feed waits when it is full.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use tapecast_fabric::park::Bell;
 
 use super::pulse::FeedPulse;
@@ -25,6 +27,18 @@ impl StopFlag {
     /// Gives the order.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    /// Has SIGTERM and SIGINT give the order too, beside whoever else has taken them over: the
+    /// source may be waiting for its input before anybody else looks at signals.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn heed_signals(&self) -> io::Result<()> {
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&self.0))?;
+        }
+        Ok(())
     }
 
     /// Whether it was given.

@@ -2,10 +2,12 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use tracing::info;
 
 use crate::feed::StopFlag;
 
@@ -20,22 +22,32 @@ pub struct InputFile {
     stop: StopFlag,
     /// A read may wait for long.
     may_wait: bool,
+    /// To be named once, when nothing has come yet; empty afterwards.
+    path: PathBuf,
 }
 
 impl InputFile {
     /// Opens a file, and says what it is.
     pub(super) fn open(path: &Path, stop: &StopFlag) -> io::Result<(Self, Metadata)> {
-        let file = File::open(path)?;
+        // A pipe is opened whether it has a writer or not; a plain file knows no difference.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(open(path, flags, Mode::empty())?);
         let facts = file.metadata()?;
         let may_wait = !facts.is_file() && !facts.is_dir();
-        Ok((Self { file, stop: stop.clone(), may_wait }, facts))
+        Ok((Self { file, stop: stop.clone(), may_wait, path: path.to_owned() }, facts))
     }
 
     /// Waits until a read would not.
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
+        let path = std::mem::take(&mut self.path);
+        let mut is_first = !path.as_os_str().is_empty();
         let mut awaited = [PollFd::new(&self.file, PollFlags::IN)];
         while !self.stop.is_stopped() {
             match poll(&mut awaited, Some(&NAP)) {
+                Ok(0) if is_first => {
+                    is_first = false;
+                    info!(input = %path.display(), "waiting for the writer of the input");
+                }
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(errno) => return Err(errno.into()),

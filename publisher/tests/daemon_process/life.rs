@@ -244,6 +244,23 @@ fn log_lines_can_be_json() {
 }
 
 #[test]
+fn a_publisher_that_waits_for_the_writer_of_its_pipe_says_so_and_can_be_stopped() {
+    for has_writer in [false, true] {
+        let bench = Bench::new();
+        let pipe = bench.path("feed");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        let writer =
+            has_writer.then(|| File::options().read(true).write(true).open(&pipe).unwrap());
+        let arguments = ["--source", "itch", "--file", pipe.to_str().unwrap()];
+        let mut daemon = bench.start_until("waiting for the writer", arguments);
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+        assert!(!bench.files().contains(&"s.sock".to_owned()), "{:?}", bench.files());
+        drop(writer);
+    }
+}
+
+#[test]
 fn a_feed_that_is_a_silent_pipe_is_stopped_in_order_and_reported() {
     let bench = Bench::new();
     let day = std::fs::read(bench.generate("day.itch50", 500)).unwrap();

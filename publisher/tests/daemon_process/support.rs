@@ -85,11 +85,20 @@ impl Bench {
 
     /// Starts the daemon and waits until it listens.
     pub(crate) fn start<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Daemon {
+        self.start_until("publishing", arguments)
+    }
+
+    /// Starts the daemon and waits until it says so.
+    pub(crate) fn start_until<A: AsRef<OsStr>>(
+        &self,
+        says: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Daemon {
         let mut command = self.run(arguments);
         let log = File::create(self.path("log")).unwrap();
         let child = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
         let mut daemon = Daemon { child, log: self.path("log") };
-        daemon.until("it publishes", |daemon| daemon.log().contains("publishing"));
+        daemon.until(says, |daemon| daemon.log().contains(says));
         daemon
     }
 

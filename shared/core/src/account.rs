@@ -103,8 +103,8 @@ struct Entry {
     fresh: bool,
     /// That first record stands for itself only, even when the account is live.
     rebase: bool,
-    /// Times that it was watched again after it was dropped. Records of before may still be on
-    /// their way; the hole behind them is what was published while it was not watched, and
+    /// Times that it was watched again after it was dropped, where records of before may still be
+    /// on their way: the hole behind them is what was published while it was not watched, and
     /// nobody's loss.
     resumed: u32,
 }
@@ -196,6 +196,7 @@ impl Account {
                 entry.refreshed += 1;
                 entry.fresh = false;
                 entry.rebase = false;
+                entry.resumed = entry.resumed.saturating_sub(1);
                 self.totals.published = self.totals.published.wrapping_add(1);
                 self.totals.delivered += 1;
                 self.totals.initial_images += 1;
@@ -314,8 +315,15 @@ impl Account {
         entry.wanted = true;
         entry.fresh = true;
         entry.rebase = true;
-        entry.resumed += u32::from(entry.last > 0);
         true
+    }
+
+    /// After [`Account::watch`], where records of before an instrument was dropped may still be on
+    /// their way, and come before the answer.
+    pub fn expect_trail(&mut self, instrument: InstrumentId) {
+        if let Some(entry) = self.entries.get_mut(instrument.index()) {
+            entry.resumed += u32::from(entry.last > 0);
+        }
     }
 
     /// Stops asking for one instrument. Returns whether that changed anything.

@@ -48,10 +48,19 @@ const fn tighter(ceiling: u64, wish: u64) -> u64 {
 /// consumed at a later one has waited for at least the time between.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LagGauge {
-    /// A tail that was seen and is not consumed yet, and when that was.
-    mark: Option<(Position, Nanos)>,
+    /// A tail that was seen and is not consumed yet.
+    mark: Option<Mark>,
     /// How long the mark before was waited for.
     before: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    position: Position,
+    /// When it was seen first, and when it was last seen not to be consumed. When exactly it was
+    /// consumed after that, nobody knows.
+    since: Nanos,
+    until: Nanos,
 }
 
 impl LagGauge {
@@ -62,13 +71,15 @@ impl LagGauge {
             return Lag::default();
         }
         let tail = Position(consumed.0.saturating_add(bytes));
-        let (mark, since) = *self.mark.get_or_insert((tail, now));
-        let waited = now.since(since);
-        if consumed >= mark {
-            // One that is always the same time behind must not look as if it had caught up.
-            (self.mark, self.before) = (Some((tail, now)), waited);
+        let mark = self.mark.get_or_insert(Mark { position: tail, since: now, until: now });
+        if consumed < mark.position {
+            mark.until = now;
+            return Lag { bytes, time: now.since(mark.since).max(self.before) };
         }
-        Lag { bytes, time: waited.max(self.before) }
+        // One that is always the same time behind must not look as if it had caught up.
+        self.before = mark.until.since(mark.since);
+        *mark = Mark { position: tail, since: now, until: now };
+        Lag { bytes, time: self.before }
     }
 }
 
@@ -88,12 +99,22 @@ mod tests {
     #[test]
     fn one_that_is_always_as_far_behind_never_looks_as_if_it_had_caught_up() {
         let mut gauge = LagGauge::default();
-        // 100 bytes in each unit of time, consumed 3 units later.
+        // 100 bytes in each unit of time, consumed 3 units later: it is known to be 2 behind.
         let times: Vec<u64> = (3..30)
             .map(|now| gauge.on_look(Position((now - 3) * 100), 300, Nanos(now)).time.0)
             .collect();
         assert_eq!(times[..3], [0, 1, 2]);
-        assert!(times[3..].iter().all(|time| *time == 3), "{times:?}");
+        assert!(times[3..].iter().all(|time| *time == 2), "{times:?}");
+    }
+
+    #[test]
+    fn one_that_consumes_between_two_looks_is_not_behind_by_the_time_between_them() {
+        let mut gauge = LagGauge::default();
+        for look in 0..10 {
+            // Something is unread at each look, and it is never the same.
+            let lag = gauge.on_look(Position(look * 640), 64, Nanos(look * 1_000_000));
+            assert_eq!(lag, Lag { bytes: 64, time: Nanos(0) });
+        }
     }
 
     #[test]

@@ -52,8 +52,9 @@ pub enum Eviction {
     Unreachable,
     /// It asked to be disconnected rather than conflated, and would have had to be conflated.
     #[error(
-        "the subscriber asked to be disconnected rather than conflated, and its ring is full: read \
-         faster, bring a larger ring, or attach with the policy conflate"
+        "the subscriber asked to be disconnected rather than conflated, and what it can take now \
+         (ring, receives, work requests) is used up: read faster, bring a larger ring, or attach \
+         with the policy conflate"
     )]
     Overrun,
     /// It asked to be disconnected rather than to lag.

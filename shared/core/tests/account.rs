@@ -236,6 +236,8 @@ impl Model {
             return self.record(id, sequence, jump);
         }
         *self.again.entry(id).or_default() += 1;
+        let resumed = self.resumed.entry(id).or_default();
+        *resumed = resumed.saturating_sub(1);
         self.fresh.insert(id, false);
         self.rewatched.insert(id, false);
         deliver(true, 0, 0)
@@ -264,6 +266,7 @@ impl Model {
                 let changed = self.unwanted.insert(id, false) == Some(true);
                 assert_eq!(account.watch(InstrumentId(id)), changed);
                 if changed {
+                    account.expect_trail(InstrumentId(id));
                     self.fresh.insert(id, true);
                     self.rewatched.insert(id, true);
                     let was_seen = self.fates.get(&id).is_some_and(|fates| !fates.is_empty());

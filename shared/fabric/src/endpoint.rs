@@ -57,6 +57,12 @@ pub trait Endpoint {
     /// when it is the one that was delivered last.
     fn request_image(&mut self, id: InstrumentId);
 
+    /// Whether records of an instrument that was dropped and is watched again may still be on their
+    /// way, and come before the answer to the request.
+    fn has_trail(&self) -> bool {
+        false
+    }
+
     /// Says that an instrument is not wanted any more, after the account has dropped it: where the
     /// publisher decides what is sent, nothing more of it is.
     fn withdraw(&mut self, id: InstrumentId);

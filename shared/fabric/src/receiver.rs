@@ -68,6 +68,9 @@ impl<E: Endpoint> Receiver<E> {
     pub fn watch(&mut self, id: InstrumentId) -> bool {
         let changed = self.account.watch(id);
         if changed {
+            if self.endpoint.has_trail() {
+                self.account.expect_trail(id);
+            }
             self.endpoint.request_image(id);
         }
         changed

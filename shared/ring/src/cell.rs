@@ -246,9 +246,23 @@ impl CellReader {
     /// [`ConsumedError`] for a position that is impossible; the last good one stays.
     #[inline]
     pub fn consumed(&mut self, tail: Position) -> Result<Position, ConsumedError> {
+        self.consumed_within(|| tail)
+    }
+
+    /// As [`Self::consumed`], from another thread than the one that writes the ring: `tail` looks
+    /// at the tail after the announcement was looked at, so that it is not older than that.
+    ///
+    /// # Errors
+    /// As [`Self::consumed`].
+    #[inline]
+    pub fn consumed_within(
+        &mut self,
+        tail: impl FnOnce() -> Position,
+    ) -> Result<Position, ConsumedError> {
         // Acquire: pairs with the Release store in `CellWriter::set_consumed`, so that overwriting
         // comes after the subscriber's reading.
         let announced = Position(self.words.atomics()[CONSUMED_WORD].load(Ordering::Acquire));
+        let tail = tail();
         if announced < self.consumed {
             return Err(ConsumedError::Backwards { announced, before: self.consumed });
         }

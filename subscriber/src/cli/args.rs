@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tapecast_subscriber::{Policy, Reconnect, Subscriber, SubscriberBuilder, Target, WaitStrategy};
 
 use super::misuse::Misuse;
-use super::over_rdma::RdmaArgs;
+use super::over_rdma::{RdmaArgs, bytes};
 use super::second::SecondArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -128,9 +128,9 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = SESSION)]
     pub disconnect_after: Option<Duration>,
 
-    /// With --policy disconnect: end also when so many bytes were published and not read
+    /// With --policy disconnect: end also when so much was published and not read, such as 1MiB
     /// [default: the publisher's lag.hard_bytes, which is also the most]
-    #[arg(long, value_name = "BYTES", help_heading = SESSION)]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = SESSION)]
     pub disconnect_at_bytes: Option<u64>,
 
     /// Least time between two snapshots of one instrument, in seconds: what comes sooner waits, and
@@ -160,7 +160,8 @@ pub(crate) enum PolicyArg {
     Conflate,
     /// The publisher waits for this subscriber, where its configuration allows that
     Lossless,
-    /// End the session rather than leave anything out, or lag too far
+    /// End the session rather than leave anything out, or lag too far. It attaches again after
+    /// that, and what came in between is in no account: with --no-reconnect that is the end
     Disconnect,
 }
 
@@ -317,6 +318,7 @@ pub(crate) struct TopArgs {
 impl SessionArgs {
     /// The SDK's builder with these choices.
     pub(crate) fn builder(&self) -> Result<SubscriberBuilder, Misuse> {
+        self.check_terms()?;
         self.rdma
             .apply(Subscriber::builder(), self.socket.as_deref())
             .map(|builder| self.adapt(builder))
@@ -324,12 +326,32 @@ impl SessionArgs {
 
     /// Builders for two publishers of one feed, of which `b` has only its place.
     pub(crate) fn builders(&self, b: SubscriberBuilder) -> Result<[SubscriberBuilder; 2], Misuse> {
+        self.check_terms()?;
         let a = self.rdma.place(Subscriber::builder(), self.socket.as_deref())?;
         let is_local = |builder: &SubscriberBuilder| matches!(builder.target(), Target::Socket(_));
         if is_local(&a) && is_local(&b) {
             self.rdma.check_use(&a)?;
         }
         Ok([self.adapt(self.rdma.route(a)?), self.adapt(self.rdma.route(b)?)])
+    }
+
+    fn check_terms(&self) -> Result<(), Misuse> {
+        let after = ("--disconnect-after", self.disconnect_after.map(|lag| lag.is_zero()));
+        let bytes = ("--disconnect-at-bytes", self.disconnect_at_bytes.map(|lag| lag == 0));
+        for (flag, is_zero) in [after, bytes] {
+            match is_zero {
+                Some(_) if self.policy != PolicyArg::Disconnect => {
+                    return Err(Misuse::NotToBeDisconnected { flag });
+                }
+                Some(true) => return Err(Misuse::NoLag { flag }),
+                _ => {}
+            }
+        }
+        let rests = self.min_interval.is_some_and(|interval| !interval.is_zero());
+        if rests && self.policy != PolicyArg::Conflate {
+            return Err(Misuse::IntervalAndPolicy);
+        }
+        Ok(())
     }
 
     /// What is the same for every publisher.
@@ -378,6 +400,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn terms_that_do_not_go_together_are_told_apart() {
+        let told = |words: &[&str]| {
+            let all = ["tapecast-subscriber", "tail"].iter().chain(words);
+            let Command::Tail(args) = Cli::parse_from(all).command else { panic!("not tail") };
+            args.session.builder().map(drop)
+        };
+        let flag = "--disconnect-after";
+        assert_eq!(told(&[flag, "1"]), Err(Misuse::NotToBeDisconnected { flag }));
+        let strict = ["--policy", "disconnect"];
+        assert_eq!(told(&[&strict[..], &[flag, "0"]].concat()), Err(Misuse::NoLag { flag }));
+        assert_eq!(told(&[&strict[..], &[flag, "0.5"]].concat()), Ok(()));
+        assert_eq!(told(&[&strict[..], &["--disconnect-at-bytes", "1MiB"]].concat()), Ok(()));
+        let both = [&strict[..], &["--min-interval", "1"]].concat();
+        assert_eq!(told(&both), Err(Misuse::IntervalAndPolicy));
+        assert_eq!(told(&["--min-interval", "1"]), Ok(()));
     }
 
     #[test]

@@ -22,6 +22,18 @@ pub(crate) enum Misuse {
         socket.display()
     )]
     NotOverRdma { flag: &'static str, socket: PathBuf },
+    #[error("{flag} is for --policy disconnect: add that, or leave {flag} out")]
+    NotToBeDisconnected { flag: &'static str },
+    #[error(
+        "{flag} 0 would end the session at once: give more, or leave {flag} out for the \
+         publisher's own limit"
+    )]
+    NoLag { flag: &'static str },
+    #[error(
+        "--min-interval leaves snapshots out, which only --policy conflate does: leave one of the \
+         two out"
+    )]
+    IntervalAndPolicy,
     #[error(
         "{given} comes without {missing}: TLS takes --ca, --cert and --key together; add \
          {missing}, or leave all of them out for a loopback address"

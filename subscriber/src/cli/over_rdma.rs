@@ -162,7 +162,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
 }
 
 /// A number of bytes, or one with a binary unit: `65536`, `64KiB`, `1 MiB`.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let (number, unit) = UNITS
         .into_iter()

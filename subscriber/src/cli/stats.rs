@@ -100,7 +100,9 @@ struct JsonLine<'a> {
     /// Unix nanoseconds, as text.
     time: String,
     state: String,
-    feed: String,
+    /// Left out of two publishers', where each side has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feed: Option<String>,
     epoch: String,
     session_id: u32,
     interval: &'a Interval,
@@ -274,8 +276,8 @@ fn line(
 /// How the subscription stands, and the feed behind it where that says something.
 fn standing(subscriber: &Subscription) -> String {
     match subscriber.feed() {
-        FeedState::Live => subscriber.state().to_string(),
-        feed => format!("{}, feed {feed}", subscriber.state()),
+        None | Some(FeedState::Live) => subscriber.state().to_string(),
+        Some(feed) => format!("{}, feed {feed}", subscriber.state()),
     }
 }
 
@@ -289,7 +291,7 @@ fn json(
     let line = JsonLine {
         time: unix_ns().to_string(),
         state: subscriber.state().to_string(),
-        feed: subscriber.feed().to_string(),
+        feed: subscriber.feed().map(|feed| feed.to_string()),
         epoch: epoch.to_string(),
         session_id: session_id.get(),
         interval,

@@ -51,11 +51,11 @@ impl Subscription {
         with!(self, subscriber => subscriber.state())
     }
 
-    /// How the one publisher's feed is. Of two, each side tells its own.
-    pub(crate) fn feed(&self) -> FeedState {
+    /// How the one publisher's feed is. `None` for two: each side tells its own.
+    pub(crate) fn feed(&self) -> Option<FeedState> {
         match self {
-            Self::One(subscriber) => subscriber.feed(),
-            Self::Ab(_) => FeedState::Live,
+            Self::One(subscriber) => Some(subscriber.feed()),
+            Self::Ab(_) => None,
         }
     }
 

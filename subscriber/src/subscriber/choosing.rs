@@ -33,7 +33,10 @@ impl Subscriber {
                 Some(id) => {
                     self.receiver.watch(id);
                 }
-                None => self.unresolved.push(symbol.clone()),
+                None if !self.unresolved.contains(&symbol) => {
+                    self.unresolved.push(symbol.clone());
+                }
+                None => {}
             }
             let wants_all = self.choices.symbols.is_empty();
             if !wants_all && !self.choices.symbols.contains(&symbol) {
@@ -41,6 +44,8 @@ impl Subscriber {
             }
         }
         self.keeper.choose(&self.choices.symbols);
+        // Whoever waits on the descriptor has something to poll now.
+        self.rearm();
         Ok(())
     }
 
@@ -61,14 +66,17 @@ impl Subscriber {
         self.read_directory();
         let wants_all = self.choices.symbols.is_empty();
         let left = |symbol: &&String| !symbols.contains(symbol);
-        if wants_all {
-            self.check_known(&symbols)?;
-        } else if self.choices.symbols.iter().filter(left).count() == 0 {
+        self.check_known(&symbols)?;
+        if !wants_all && self.choices.symbols.iter().filter(left).count() == 0 {
             return Err(WatchError::NothingLeft);
         }
         self.choices.symbols.retain(|symbol| !symbols.contains(symbol));
         self.unresolved.retain(|symbol| !symbols.contains(symbol));
-        self.dropped.extend(symbols);
+        for symbol in symbols {
+            if !self.dropped.contains(&symbol) {
+                self.dropped.push(symbol);
+            }
+        }
         self.drop_unwanted();
         self.keeper.choose(&self.choices.symbols);
         Ok(())
@@ -85,7 +93,10 @@ impl Subscriber {
         self.read_directory();
         let id = self.directory.find(symbol).map(|entry| entry.instrument_id);
         match id.is_some_and(|id| self.receiver.refresh(id)) {
-            true => Ok(()),
+            true => {
+                self.rearm();
+                Ok(())
+            }
             false => Err(WatchError::Unknown { symbol: symbol.to_owned() }),
         }
     }
@@ -96,6 +107,7 @@ impl Subscriber {
         for index in 0..self.directory.all().len() {
             self.receiver.refresh(InstrumentId(index as u32));
         }
+        self.rearm();
     }
 
     fn check_known(&self, symbols: &[String]) -> Result<(), WatchError> {

@@ -98,6 +98,7 @@ impl Subscriber {
         self.source_ended = cause == StaleCause::EndOfSource;
         self.standing.stale(cause, clock::now());
         self.drained = (0, 0);
+        self.receiver.endpoint_mut().drain();
         // A session that waits to be picked up is the one that was lost.
         self.next = None;
         if self.phase == Phase::Attached {

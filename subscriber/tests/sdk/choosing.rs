@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use tapecast_subscriber::{Event, Policy, PollError, StaleCause, WaitStrategy, WatchError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tapecast_subscriber::{
+    Event, Policy, PollError, Reconnect, StaleCause, Subscriber, WaitStrategy, WatchError,
+};
+use tapecast_wire::attach::Farewell;
 
 use crate::stage::{Book, CENT, Setup, Stage};
 use crate::{assert_balanced, builder, place, receive, receive_until, until_event};
@@ -34,6 +38,7 @@ fn instruments_are_taken_up_and_dropped_and_the_next_session_knows() {
     let unknown = WatchError::Unknown { symbol: "MSTF".into() };
     assert_eq!(subscriber.watch(["AAPL", "MSTF"]), Err(unknown));
     assert_eq!(subscriber.unwatch(["MSFT"]), Err(WatchError::NothingLeft));
+    assert!(subscriber.unwatch(["MSTF"]).is_err());
     publish_each(&first, PRICE + 2 * CENT);
     assert_eq!(receive(&mut subscriber, 1)[0].symbol, "MSFT", "a wrong choice changes nothing");
 
@@ -131,4 +136,79 @@ fn one_that_will_not_be_conflated_is_told_so_and_begins_again_with_an_image() {
     });
     assert!(seen.iter().all(|seen| seen.conflated == 0), "{seen:?}");
     assert_balanced(&mut subscriber);
+}
+
+#[test]
+fn what_is_conflated_after_an_instrument_was_dropped_and_taken_up_again_is_counted() {
+    let (_folder, socket) = place();
+    let stage = Stage::open(&socket, Setup::default(), &["AAPL", "MSFT"]);
+    let mut subscriber = builder(&socket).connect().unwrap();
+    stage.publish_all(vec![Book::of(0, PRICE), Book::of(1, PRICE)]);
+    receive(&mut subscriber, 2);
+    for _ in 0..20 {
+        subscriber.unwatch(["AAPL"]).unwrap();
+        subscriber.watch(["AAPL"]).unwrap();
+        receive(&mut subscriber, 1);
+    }
+    // Far more than the ring holds.
+    let last = PRICE + 1999 * CENT;
+    for step in 0..2000 {
+        stage.publish_all(vec![Book::of(0, PRICE + step * CENT), Book::of(1, PRICE + step * CENT)]);
+    }
+    receive_until(&mut subscriber, |seen| {
+        let is_there = |symbol| seen.iter().any(|seen| seen.symbol == symbol && seen.bid == last);
+        is_there("AAPL") && is_there("MSFT")
+    });
+    let accounts = subscriber.accounts();
+    assert!(accounts.iter().all(|account| account.conflated > 1000), "{accounts:?}");
+    assert_eq!(accounts[0].published, accounts[1].published + 20);
+    assert_balanced(&mut subscriber);
+}
+
+#[test]
+fn the_descriptor_is_readable_as_soon_as_something_was_asked_for() {
+    let (_folder, socket) = place();
+    let stage = Stage::open(&socket, Setup::default(), &["AAPL", "MSFT"]);
+    let calm = builder(&socket).symbols(["AAPL"]).wait(WaitStrategy::Fd);
+    let mut subscriber = calm.connect().unwrap();
+    stage.publish_all(vec![Book::of(0, PRICE), Book::of(1, PRICE)]);
+    receive(&mut subscriber, 1);
+    let is_readable = |subscriber: &Subscriber| {
+        let descriptor = subscriber.as_fd().unwrap();
+        let mut awaited = [PollFd::new(&descriptor, PollFlags::IN)];
+        poll(&mut awaited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    };
+    while subscriber.poll(|_| {}).unwrap() > 0 || is_readable(&subscriber) {}
+    subscriber.refresh("AAPL").unwrap();
+    assert!(is_readable(&subscriber));
+    receive(&mut subscriber, 1);
+    while subscriber.poll(|_| {}).unwrap() > 0 || is_readable(&subscriber) {}
+    subscriber.watch(["MSFT"]).unwrap();
+    assert!(is_readable(&subscriber));
+    assert_eq!(receive(&mut subscriber, 1)[0].symbol, "MSFT");
+}
+
+#[test]
+fn what_rests_when_the_publisher_goes_is_delivered_whether_it_said_goodbye_or_not() {
+    for says_goodbye in [true, false] {
+        let (_folder, socket) = place();
+        let stage = Stage::open(&socket, Setup::default(), &["AAPL"]);
+        let calm = builder(&socket).min_interval(Duration::from_secs(86_400));
+        let mut subscriber = calm.reconnect(Reconnect::Never).connect().unwrap();
+        for step in 0..10 {
+            stage.publish(0, PRICE + step * CENT);
+        }
+        let first = receive(&mut subscriber, 1);
+        if says_goodbye {
+            stage.close(Farewell::Closing, "SIGTERM");
+        } else {
+            drop(stage);
+        }
+        let (_, delivered) =
+            until_event(&mut subscriber, |event| matches!(event, Event::Ended { .. }));
+        assert_eq!(delivered, usize::from(first[0].sequence < 10));
+        let statistics = subscriber.statistics();
+        assert_eq!((statistics.published, statistics.lost), (10, 0), "{statistics:?}");
+        assert_balanced(&mut subscriber);
+    }
 }

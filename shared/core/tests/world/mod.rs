@@ -327,6 +327,9 @@ impl World {
         let changed = self.fan_out.watch(id, instrument);
         let account = &mut self.subscribers.get_mut(&id).unwrap().account;
         let is_new = account.watch(instrument);
+        if is_new {
+            account.expect_trail(instrument);
+        }
         assert!(changed || !is_new, "one more instrument is always news");
     }
 

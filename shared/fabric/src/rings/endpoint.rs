@@ -372,6 +372,11 @@ impl<I: Inlet> Endpoint for RingEndpoint<I> {
         self.request(Request::Image(id));
     }
 
+    /// What was sent before the publisher knew that it was dropped.
+    fn has_trail(&self) -> bool {
+        true
+    }
+
     fn withdraw(&mut self, id: InstrumentId) {
         self.request(Request::Drop(id));
     }

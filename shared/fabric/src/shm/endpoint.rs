@@ -56,6 +56,8 @@ pub struct ShmEndpoint {
     /// It ends rather than that anything is left out.
     disconnects: bool,
     rests: Option<Rests>,
+    /// Nothing follows, as the control plane says.
+    is_draining: bool,
 }
 
 impl ShmEndpoint {
@@ -66,6 +68,11 @@ impl ShmEndpoint {
     pub fn with_min_interval(mut self, interval: Duration) -> Self {
         self.rests = Rests::new(interval, self.region.layout().instruments());
         self
+    }
+
+    /// Nothing follows: the publisher is gone. What rests is due.
+    pub const fn drain(&mut self) {
+        self.is_draining = true;
     }
 
     /// Sets the longest sleep of [`WaitStrategy::Block`] before it looks by itself; 100 ms unless
@@ -293,7 +300,7 @@ impl ShmEndpoint {
 
     /// Whatever has rested long enough, and has something newer, is due.
     fn end_rests(&mut self) {
-        let is_over = self.rests.is_some() && self.state() == ChannelState::Closed;
+        let is_over = self.is_draining || self.state() == ChannelState::Closed;
         let Some(rests) = &mut self.rests else { return };
         rests.wake(is_over, |instrument| self.walk.add(instrument));
     }

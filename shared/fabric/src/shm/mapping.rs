@@ -48,6 +48,17 @@ pub enum MappingError {
         /// The size needed, in bytes.
         need: u64,
     },
+    /// A file that another life has made has another size.
+    #[error(
+        "the kept region has {have} bytes, but with what is configured now it would have {need}: \
+         ring size, instruments or levels were changed"
+    )]
+    Kept {
+        /// Its size in bytes.
+        have: u64,
+        /// The size needed, in bytes.
+        need: u64,
+    },
     /// A received file could shrink while it is mapped.
     #[error("{what} is not sealed against shrinking: it does not come from a tapecast publisher")]
     NotSealed {
@@ -139,12 +150,13 @@ pub(super) fn check_received(
 /// always will.
 pub(super) fn check_kept(file: &OwnedFd, need: u64) -> Result<(), MappingError> {
     let what = "the kept region";
-    let have = check_received(what, file, need)?;
+    // Of another size it is one of other numbers, which is for whoever reads its header to say.
+    let have = check_received(what, file, 0)?;
     let seals = fcntl_get_seals(file).map_err(|_| MappingError::NotSealed { what })?;
     if !seals.contains(SIZE_SEALS) {
         return Err(MappingError::NotSealed { what });
     }
-    if have != need { Err(MappingError::Size { what, have, need }) } else { Ok(()) }
+    if have != need { Err(MappingError::Kept { have, need }) } else { Ok(()) }
 }
 
 /// Maps `bytes` of a file for reading and writing, and touches all of it. The file must be sealed

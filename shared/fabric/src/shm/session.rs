@@ -155,12 +155,12 @@ impl SessionMonitor {
     #[must_use]
     pub fn stats(&self) -> SessionStats {
         let Monitored { policy, region, cell, faults } = &*self.shared;
-        let tail = region.tail();
         let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
-        let consumed = cell.consumed(tail).unwrap_or_else(|_| {
+        let consumed = cell.consumed_within(|| region.tail()).unwrap_or_else(|_| {
             self.count_fault();
             cell.consumed_before()
         });
+        let tail = region.tail();
         SessionStats {
             policy: *policy,
             consumed,

@@ -278,7 +278,7 @@ fn a_region_that_does_not_fit_is_refused_with_the_reason_and_left_alone() {
     let kept_file = || first.kept.as_ref().unwrap().try_clone().unwrap();
     let refused = |file, config| Publisher::resume(file, &config).map(|_| ()).unwrap_err();
     let layout = ShmConfig { instruments: 65, ..kept(1) };
-    assert!(matches!(refused(kept_file(), layout), ResumeError::Memory(MappingError::Size { .. })));
+    assert!(matches!(refused(kept_file(), layout), ResumeError::Memory(MappingError::Kept { .. })));
     // As many bytes in all, but otherwise divided.
     let text = refused(kept_file(), kept(0)).to_string();
     assert!(text.contains("epoch"), "{text}");

@@ -42,7 +42,13 @@ impl Liveness {
     fn check(&self, number: usize, terms: &Attachment, history: &History) -> Result<(), String> {
         for (instrument, track) in history.tracks.iter().enumerate() {
             let delivered = self.delivered.get(number, instrument).copied().unwrap_or(0);
-            ensure(!terms.wants(instrument) || delivered == track.newest(), || {
+            // A channel that has ended need not answer any more.
+            let wants = if history.closed {
+                terms.named(instrument) || delivered > 0
+            } else {
+                terms.wants(instrument)
+            };
+            ensure(!wants || delivered == track.newest(), || {
                 format!(
                     "attachment {number} is left at {delivered} of {instrument}, {} is out",
                     track.newest()
@@ -50,7 +56,6 @@ impl Liveness {
             })?;
             let came = self.turn.get(number, instrument).copied().unwrap_or(0);
             let asked = terms.refreshed.get(&instrument).copied().unwrap_or(0);
-            // A channel that has ended need not answer any more.
             ensure(came >= asked || track.newest() == 0 || history.closed, || {
                 format!(
                     "attachment {number} asked for {instrument} again in turn {asked}, and got it \

@@ -148,6 +148,7 @@ impl ShmEndpoint {
             region,
             disconnects: policy == Policy::Disconnect,
             rests: None,
+            is_draining: false,
         })
     }
 }
