@@ -36,8 +36,8 @@ pub enum Policy {
     Conflate = 0,
     /// The publisher waits for it. Only where the publisher's configuration allows it.
     Lossless = 1,
-    /// Its session ends, rather than that anything is left out. See [`LagLimits`]. What is published
-    /// before it attaches again is in no account.
+    /// Its session ends, rather than that anything is left out. See [`LagLimits`]. What is
+    /// published before it attaches again is in no account.
     Disconnect = 2,
 }
 

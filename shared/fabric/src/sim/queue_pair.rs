@@ -209,7 +209,6 @@ impl QueuePair {
     }
 
     fn post_one(&mut self, request: WorkRequest, is_last: bool, tick: u64, dice: &mut Dice) {
-        debug_assert!(!self.in_error, "the fan-out does not stage for an evicted session");
         let signaled = self.signal.next(is_last);
         let before =
             self.posted.back().map_or((0, 0), |last| (last.executes_at, last.completes_at));
@@ -226,6 +225,9 @@ impl QueuePair {
         completions: &mut CompletionQueue,
     ) -> usize {
         let before = self.executed + self.completed;
+        if self.in_error {
+            self.flush_late(id, completions);
+        }
         while !self.in_error && self.executed < self.posted.len() {
             let request = &self.posted[self.executed];
             if request.executes_at > tick {
@@ -280,6 +282,16 @@ impl QueuePair {
             completions.push(Completion { session: id, status, retires });
             retires = 1;
             status = Status::Flushed;
+        }
+        self.executed = self.posted.len();
+        self.completed = self.posted.len();
+    }
+
+    /// What is posted to a queue pair in error is flushed. Its publisher may not know yet: it polls
+    /// so many completions in a turn, and all sessions may fail at once.
+    fn flush_late(&mut self, id: SessionId, completions: &mut CompletionQueue) {
+        for _ in self.completed..self.posted.len() {
+            completions.push(Completion { session: id, status: Status::Flushed, retires: 1 });
         }
         self.executed = self.posted.len();
         self.completed = self.posted.len();
