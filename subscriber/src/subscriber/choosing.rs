@@ -21,8 +21,7 @@ impl Subscriber {
         &mut self,
         symbols: impl IntoIterator<Item = S>,
     ) -> Result<(), WatchError> {
-        let symbols: Vec<String> =
-            symbols.into_iter().map(|symbol| symbol.as_ref().to_owned()).collect();
+        let symbols = owned(symbols);
         self.read_directory();
         if !self.choices.allow_unknown_symbols {
             self.check_known(&symbols)?;
@@ -61,8 +60,7 @@ impl Subscriber {
         &mut self,
         symbols: impl IntoIterator<Item = S>,
     ) -> Result<(), WatchError> {
-        let symbols: Vec<String> =
-            symbols.into_iter().map(|symbol| symbol.as_ref().to_owned()).collect();
+        let symbols = owned(symbols);
         self.read_directory();
         let wants_all = self.choices.symbols.is_empty();
         let left = |symbol: &&String| !symbols.contains(symbol);
@@ -127,4 +125,8 @@ impl Subscriber {
             receiver.unwatch(entry.instrument_id);
         }
     }
+}
+
+fn owned<S: AsRef<str>>(symbols: impl IntoIterator<Item = S>) -> Vec<String> {
+    symbols.into_iter().map(|symbol| symbol.as_ref().to_owned()).collect()
 }
