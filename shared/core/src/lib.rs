@@ -23,6 +23,7 @@
 pub mod account;
 pub mod credit;
 mod dirty;
+mod eviction;
 pub mod fan_out;
 mod interest;
 pub mod lag;

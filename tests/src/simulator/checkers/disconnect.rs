@@ -17,6 +17,10 @@ pub(super) struct Disconnect {
     /// Attachments for which nothing was waiting after some turn.
     caught_up: BTreeSet<usize>,
     delivered: Cells<u64>,
+    /// Attachments that were overrun.
+    fallen: BTreeSet<usize>,
+    /// The last turn in which a snapshot was published.
+    published: u64,
     /// The last turn in which a directory entry was announced, or could not be sent for want of
     /// a page.
     announced: u64,
@@ -36,6 +40,10 @@ impl Checker for Disconnect {
         match *event {
             Event::Announced { .. } => {
                 self.announced = history.turn;
+                Ok(())
+            }
+            Event::Published { .. } => {
+                self.published = history.turn;
                 Ok(())
             }
             Event::Turned { facts } => self.on_turned(facts, history),
@@ -65,11 +73,13 @@ impl Disconnect {
             self.announced = history.turn;
         }
         for session in &facts.sessions {
-            // It may catch up and fall within one turn, but not without anything published.
+            // It may catch up and fall within one turn, but only by a publish of that turn.
             let is_overrun = matches!(session.eviction, Some(Eviction::Overrun));
-            ensure(!is_overrun || history.channel > 0, || {
-                format!("{session:?} is overrun, and nothing was published")
-            })?;
+            if is_overrun && self.fallen.insert(session.attachment) {
+                ensure(self.published == history.turn, || {
+                    format!("{session:?} is overrun in a turn without a snapshot")
+                })?;
+            }
             let is_idle = session.lag_bytes == 0 && session.outstanding == 0;
             let is_told = history.turn > self.announced + ENTRY_TURNS;
             if is_idle && is_told && self.has_all(session.attachment, history) {
