@@ -134,7 +134,7 @@ clean_up() {
 explain() { # WHAT
     {
         echo "vm: $1; the last it said:"
-        cat "$run/qemu" "$run/console" 2>/dev/null | tr -d '\r' | tail -n 40 | sed 's/^/vm:   /'
+        cat "$run/qemu" "$run/console" 2>/dev/null | tr -d '\r' | tail -n 120 | sed 's/^/vm:   /'
     } >&2
 }
 
