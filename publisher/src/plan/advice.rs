@@ -3,9 +3,10 @@
 use serde::Serialize;
 use tapecast_wire::limits::record_bytes_max;
 
+use super::congestion::First;
 use super::fan_out::Step;
 use super::figures::{Bytes, Gbps, Time, count};
-use super::report::{First, Plan};
+use super::report::Plan;
 
 /// Time in which a copy should leave even at the lowest rate, in microseconds.
 const LEAST_RATE_WITHIN_US: f64 = 20.0;

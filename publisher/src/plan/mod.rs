@@ -4,6 +4,7 @@
 //! Units go last in names. Times are `f64`, because they are computed and never added up for long.
 
 mod advice;
+mod congestion;
 pub mod dcqcn;
 mod fan_out;
 mod figures;
@@ -15,7 +16,8 @@ mod text;
 mod wire;
 
 pub use advice::Advice;
+pub use congestion::{Congestion, First, SwitchRow, TrainRow};
 pub use fan_out::{Arrivals, BaseLatency, Costs, INLINE_MAX_BYTES, Scenario, Step};
 pub use plot::{PlotError, draw};
-pub use report::{First, Inputs, MODEL_NOTE, Pcie, Plan};
+pub use report::{Inputs, MODEL_NOTE, Pcie, Plan};
 pub use wire::{ACKNOWLEDGEMENT_BYTES, device_mtu, packets, wire_bytes};

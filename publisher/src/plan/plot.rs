@@ -20,9 +20,11 @@ const SIZE: (u32, u32) = (1000, 680);
 const TITLE_ROOM: i32 = 78;
 /// Lanes that have a curve besides those asked for.
 const LANES: [u32; 4] = [1, 2, 4, 8];
-/// Smallest payload shown, and the steps of the curves, in bytes.
+/// Smallest payload shown, in bytes.
 const LEAST_BYTES: u32 = 64;
-const STEP_BYTES: usize = 16;
+/// Points of a curve, of which the last subscriber's has a dot at each so-manieth.
+const POINTS: u32 = 192;
+const DOT_EVERY: usize = 12;
 /// Marks of the axis of latency before it is multiplied by powers of ten.
 const MARKS: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
 /// Colours that people who see few of them can tell apart.
@@ -60,12 +62,13 @@ fn draw_into(svg: &mut String, scenario: &Scenario) -> Outcome {
     let area = root.margin(TITLE_ROOM, 8, 8, 24);
     let mut chart = chart(&area, scenario, &lanes)?;
     draw_target(&mut chart, scenario)?;
-    draw_curves(&mut chart, "posting free", &scenario.floor(), &(PALE, 7))?;
-    for (lanes, colour) in lanes.iter().zip(COLOURS) {
+    // Curves that run together are drawn on top of one another, the thinner above the thicker.
+    draw_curves(&mut chart, "posting free", &scenario.floor(), &(PALE, 14))?;
+    for ((lanes, colour), width) in lanes.iter().zip(COLOURS).zip([10, 8, 6, 4, 2]) {
         let mark = if *lanes == scenario.lanes { " (asked for)" } else { "" };
         let name = format!("{}{mark}", counted(*lanes, "lane"));
         let scenario = Scenario { lanes: *lanes, ..*scenario };
-        draw_curves(&mut chart, &name, &scenario, &(colour, 3))?;
+        draw_curves(&mut chart, &name, &scenario, &(colour, width))?;
     }
     chart
         .configure_series_labels()
@@ -168,7 +171,7 @@ fn draw_curves(
 ) -> Outcome {
     let points = |of: fn(Arrivals) -> f64| {
         let scenario = *scenario;
-        (LEAST_BYTES..=PAGE_BYTES as u32).step_by(STEP_BYTES).map(move |payload_bytes| {
+        (0..=POINTS).map(payload_at).map(move |payload_bytes| {
             let arrivals = Scenario { payload_bytes, ..scenario }.arrivals();
             (f64::from(payload_bytes), of(arrivals) / 1e3)
         })
@@ -181,7 +184,14 @@ fn draw_curves(
         .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(width)));
     let last = points(|arrivals| arrivals.last_ns);
     chart.draw_series(LineSeries::new(last.clone(), colour.stroke_width(1)))?;
-    let dots = last.step_by(8).map(|point| Circle::new(point, 2, colour.filled()));
+    let dots = last.step_by(DOT_EVERY).map(|point| Circle::new(point, 2, colour.filled()));
     chart.draw_series(dots)?;
     Ok(())
+}
+
+/// Payload at a point of a curve, in bytes: the points are as far apart on the logarithmic axis.
+fn payload_at(point: u32) -> u32 {
+    let whole = (PAGE_BYTES as f64 / f64::from(LEAST_BYTES)).ln();
+    let along = f64::from(point) / f64::from(POINTS);
+    (f64::from(LEAST_BYTES) * (whole * along).exp()).round() as u32
 }

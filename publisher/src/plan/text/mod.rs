@@ -1,16 +1,18 @@
 //! The plan for people: one section after the other, each a small table.
 
+mod congestion;
+mod target;
+
 use std::fmt;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use tapecast_wire::limits::record_bytes_max;
 
-use super::dcqcn::Recovery;
 use super::fan_out::{Arrivals, Step};
-use super::figures::{Bytes, Gbps, Memory, Time, count, counted, percent};
-use super::report::{First, Plan, SwitchRow, TrainRow};
-use super::target::{Remedies, Smaller};
+use super::figures::{Gbps, Memory, Time, count, counted, percent};
+use super::report::Plan;
+use congestion::{queues, switches, trains};
+use target::target;
 
 /// Columns of the output.
 const WIDTH: u16 = 100;
@@ -27,7 +29,12 @@ impl fmt::Display for Plan {
         section(f, "HEADLINE: 1.8 µs on average, ± 0.5 µs (model)", &target(self))?;
         section(f, "QUEUES IN THE SWITCH at one burst (model)", &queues(self))?;
         figures(f, "ECN OR PFC with the defaults of switches (model)", &switches(self), 4)?;
-        figures(f, "AFTER CONGESTION NOTIFICATIONS to one queue pair (model)", &trains(self), 6)?;
+        figures(
+            f,
+            "AFTER CONGESTION NOTIFICATIONS (CNPs) to one queue pair (model)",
+            &trains(self),
+            6,
+        )?;
         section(f, "ADVICE (from the model)", &advice(self))
     }
 }
@@ -119,10 +126,10 @@ fn latency(plan: &Plan) -> Rows {
         line(name, &lanes.publish, count(lanes.snapshots_per_s), step(lanes.bottleneck))
     });
     let own = line(
-        "from its own posting".to_owned(),
+        "each from its own post".to_owned(),
         &latency.per_request,
         String::new(),
-        "(leaves out waiting for its turn)",
+        "(no waiting for a turn)",
     );
     [heading, floor].into_iter().chain(lanes).chain([own]).collect()
 }
@@ -182,7 +189,7 @@ fn sizes(plan: &Plan) -> Rows {
     );
     let pages = format!("{} × {} B", pool.pages, pool.page_bytes);
     let pool_why = format!(
-        "{} needed; a host that does not answer holds {}; lasts {} when nothing completes",
+        "{} pages needed; a host that does not answer holds {}; lasts {} when nothing completes",
         pool.needed,
         pool.held_by_one,
         Time(pool.lasts_ms * 1e6)
@@ -210,148 +217,6 @@ fn sizes(plan: &Plan) -> Rows {
         row([&"publisher locks", &locked, &queues]),
         row([&"subscriber locks", &each, &"each: the larger of these rings, control block, cell"]),
     ]
-}
-
-fn target(plan: &Plan) -> Rows {
-    let target = &plan.target;
-    let verdict = if target.holds { "possible" } else { "NOT POSSIBLE as asked for" };
-    let judged = |value: f64, most: f64| {
-        let than = if value <= most { "within" } else { "beyond" };
-        format!("{}, {than} {}", Time(value), Time(most))
-    };
-    let mean = judged(target.mean_ns, target.mean_max_ns);
-    let skew = judged(target.skew_ns, target.skew_max_ns);
-    let mut rows =
-        vec![row([&"verdict", &verdict]), row([&"mean", &mean]), row([&"first to last", &skew])];
-    if !target.holds {
-        let changes = remedies(plan, &target.remedies);
-        let first = "what would do it";
-        let name = |index| if index == 0 { first } else { "" };
-        rows.extend(changes.iter().enumerate().map(|(index, text)| row([&name(index), text])));
-    }
-    rows
-}
-
-/// Everything that would make it hold. What would not is said where people would try it first.
-fn remedies(plan: &Plan, remedies: &Remedies) -> Vec<String> {
-    let lanes = remedies.lanes.map_or_else(
-        || "more lanes alone: no number of them".to_owned(),
-        |lanes| format!("{} or more", counted(lanes, "lane")),
-    );
-    let smaller = |how: &str, smaller: Option<Smaller>| match smaller {
-        None => format!("smaller snapshots, {how}: none is small enough at this rate"),
-        Some(Smaller { payload_bytes, lanes }) => format!(
-            "snapshots of at most {payload_bytes} B, {how}, and {} or more",
-            counted(lanes, "lane")
-        ),
-    };
-    let fetched = smaller("fetched as now", remedies.smaller);
-    let inline = smaller("inline (tapecast fetches them)", remedies.smaller_inline);
-    let port = remedies.port_gbps.map(|gbps| format!("a port of {} with lanes enough", Gbps(gbps)));
-    let port_inline = remedies.port_inline_gbps.filter(|_| port.is_none());
-    let port_inline =
-        port_inline.map(|gbps| format!("a port of {}, inline, with lanes enough", Gbps(gbps)));
-    let base = remedies.base_ns.map(|ns| format!("a base latency of {} or less", Time(ns)));
-    let few = remedies.subscribers.map(|most| format!("{} or fewer", counted(most, "subscriber")));
-    let format = (plan.target.remedies.smaller_inline)
-        .filter(|smaller| (smaller.payload_bytes as usize) < record_bytes_max(1))
-        .map(|_| {
-            format!(
-                "(tapecast's smallest snapshot, one level a side, is {} B)",
-                record_bytes_max(1)
-            )
-        });
-    [Some(lanes), Some(fetched), Some(inline), port, port_inline, base, few, format]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-fn queues(plan: &Plan) -> Rows {
-    let congestion = &plan.congestion;
-    let who = format!(
-        "{} at once, {} behind each port of {}",
-        counted(congestion.publishers, "publisher"),
-        counted(congestion.behind_port, "subscriber"),
-        Gbps(congestion.port_gbps)
-    );
-    let port = format!("{} at most, which ECN looks at", Bytes(congestion.backlog.port_bytes));
-    let publisher = format!(
-        "{} of one publisher's, which PFC looks at",
-        Bytes(congestion.backlog.publisher_bytes)
-    );
-    let pause = format!(
-        "from {} of one publisher's on, when all {} ports of the {} switch are as full",
-        Bytes(congestion.pause_bytes),
-        congestion.buffer.ports,
-        Bytes(congestion.buffer.buffer_bytes)
-    );
-    vec![
-        row([&"who sends", &who]),
-        row([&"at one port", &port]),
-        row([&"at all ports", &publisher]),
-        row([&"PFC pauses", &pause]),
-    ]
-}
-
-fn switches(plan: &Plan) -> Rows {
-    let congestion = &plan.congestion;
-    let settled = format!("{} long flows", congestion.flows);
-    let heading = row([&"", &"Kmin", &"Kmax", &"Pmax", &settled, &"a burst meets", &"full switch"]);
-    let has_point = congestion.fixed_point.is_some();
-    let lines = congestion.switches.iter().map(|switch| switch_line(switch, has_point));
-    [heading].into_iter().chain(lines).collect()
-}
-
-fn switch_line(switch: &SwitchRow, has_point: bool) -> Vec<String> {
-    let curve = &switch.curve;
-    let pmax = curve.pmax.map_or("not told".to_owned(), percent);
-    let settled = match (switch.settled_queue_bytes, curve.pmax) {
-        _ if !has_point => "–".to_owned(),
-        (Some(bytes), _) => Bytes(bytes).to_string(),
-        (None, None) => "not told".to_owned(),
-        (None, Some(_)) => "about Kmax".to_owned(),
-    };
-    let first = match switch.first {
-        First::Neither => "neither",
-        First::Ecn => "ECN first",
-        First::Pfc => "PFC first",
-    };
-    let full = if switch.always_marks_first { "ECN first" } else { "PFC may be first" };
-    let (kmin, kmax) = (Bytes(curve.kmin_bytes), Bytes(curve.kmax_bytes));
-    row([&curve.name, &kmin, &kmax, &pmax, &settled, &first, &full])
-}
-
-fn trains(plan: &Plan) -> Rows {
-    let heading = row([
-        &"notifications for",
-        &"rate falls to",
-        &"next copy late",
-        &"latest",
-        &"late ones",
-        &"over after",
-        &"99 % of rate",
-    ]);
-    [heading].into_iter().chain(plan.congestion.trains.iter().map(train_line)).collect()
-}
-
-fn train_line(train: &TrainRow) -> Vec<String> {
-    let after = &train.after;
-    let length = match after.notifications {
-        1 => "one alone".to_owned(),
-        _ => Time(after.train_us * 1e3).to_string(),
-    };
-    let rate = format!("{} Mb/s, {}", count(after.lowest_mbps), small_percent(after.lowest_share));
-    let Recovery { ninety_nine_us, .. } = after.recovery;
-    let time = |us: Option<f64>| us.map_or("not soon".to_owned(), |us| Time(us * 1e3).to_string());
-    let next = &train.next_snapshots;
-    let (first, worst) = (Time(next.first_us * 1e3), Time(next.worst_us * 1e3));
-    let (over, back) = (time(next.over_after_us), time(ninety_nine_us));
-    row([&length, &rate, &first, &worst, &next.late, &over, &back])
-}
-
-fn small_percent(share: f64) -> String {
-    if share < 0.001 { "under 0.1 %".to_owned() } else { percent(share) }
 }
 
 fn advice(plan: &Plan) -> Rows {
