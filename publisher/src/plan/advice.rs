@@ -5,7 +5,7 @@ use tapecast_wire::limits::record_bytes_max;
 
 use super::congestion::First;
 use super::fan_out::Step;
-use super::figures::{Bytes, Gbps, Time, count};
+use super::figures::{Bytes, Gbps, Time, count, counted, percent};
 use super::report::Plan;
 
 /// Time in which a copy should leave even at the lowest rate, in microseconds.
@@ -25,6 +25,7 @@ pub(super) fn advise(plan: &Plan) -> Vec<Advice> {
     let entry = |topic, text: Option<String>| text.map(|text| Advice { topic, text });
     [
         entry("rate", rate(plan)),
+        entry("port", port(plan)),
         entry("bottleneck", bottleneck(plan)),
         entry("snapshot", snapshot(plan)),
         entry("credit", credit(plan)),
@@ -56,6 +57,20 @@ fn rate(plan: &Plan) -> Option<String> {
              the newest state of each instrument, conflated. Send less, or to fewer.",
             count(rate.asked_per_s),
             count(rate.gathered_per_s)
+        )
+    })
+}
+
+fn port(plan: &Plan) -> Option<String> {
+    let congestion = &plan.congestion;
+    (congestion.port_share > 1.0).then(|| {
+        format!(
+            "{} behind a port of {} with {} take {} of it: its queue grows until packets are \
+             marked, paused or lost, whatever stands above. Spread them over more ports.",
+            counted(congestion.behind_port, "subscriber"),
+            Gbps(congestion.port_gbps),
+            counted(congestion.publishers, "publisher"),
+            percent(congestion.port_share)
         )
     })
 }
@@ -117,11 +132,14 @@ fn credit(plan: &Plan) -> Option<String> {
             ring.pause_ms
         ));
     };
+    let larger = (bytes > ring.default_bytes).then(|| format!(" --rdma-ring {bytes}"));
+    let more = (receives > ring.default_receives).then(|| format!(" --rdma-receives {receives}"));
     Some(format!(
-        "To bridge a pause of {} ms, attach with --rdma-ring {} --rdma-receives {receives}; by \
-         default a subscriber begins to conflate after {:.1} ms.",
+        "To bridge a pause of {} ms, attach with{}{}; by default a subscriber begins to conflate \
+         after {:.1} ms.",
         ring.pause_ms,
-        bytes.max(ring.default_bytes),
+        larger.unwrap_or_default(),
+        more.unwrap_or_default(),
         ring.bridges_ms
     ))
 }
@@ -139,6 +157,9 @@ fn mtu(plan: &Plan) -> Option<String> {
 
 fn ecn(plan: &Plan) -> Option<String> {
     let congestion = &plan.congestion;
+    if congestion.port_share > 1.0 {
+        return None;
+    }
     let peak = Bytes(congestion.backlog.port_bytes);
     let marking: Vec<_> = congestion
         .switches

@@ -22,6 +22,10 @@ pub struct Congestion {
     pub publishers: u32,
     /// The largest queues of one burst.
     pub backlog: Backlog,
+    /// What waiting in that queue adds to the latency of the last copy in it, in nanoseconds.
+    pub port_delay_ns: f64,
+    /// Share of the subscribers' port that all publishers take.
+    pub port_share: f64,
     /// The switch.
     pub buffer: SharedBuffer,
     /// Bytes from one publisher at which the switch pauses it in the worst case.
@@ -97,6 +101,8 @@ pub(super) fn of(inputs: &Inputs) -> Congestion {
         port_gbps: inputs.port_gbps,
         publishers: inputs.publishers,
         backlog,
+        port_delay_ns: backlog.port_bytes * 8.0 / inputs.port_gbps,
+        port_share: f64::from(flows) * inputs.snapshots_per_s * incast.port_ns() / 1e9,
         buffer: inputs.buffer,
         pause_bytes: inputs.buffer.pause_bytes(),
         marks_first_below_bytes: inputs.buffer.marks_first_below_bytes(),

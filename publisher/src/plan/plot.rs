@@ -23,8 +23,8 @@ const LANES: [u32; 4] = [1, 2, 4, 8];
 /// Smallest payload shown, in bytes.
 const LEAST_BYTES: u32 = 64;
 /// Points of a curve, of which the last subscriber's has a dot at each so-manieth.
-const POINTS: u32 = 192;
-const DOT_EVERY: usize = 12;
+const POINTS: u32 = 96;
+const DOT_EVERY: usize = 6;
 /// Marks of the axis of latency before it is multiplied by powers of ten.
 const MARKS: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
 /// Colours that people who see few of them can tell apart.
@@ -63,8 +63,8 @@ fn draw_into(svg: &mut String, scenario: &Scenario) -> Outcome {
     let mut chart = chart(&area, scenario, &lanes)?;
     draw_target(&mut chart, scenario)?;
     // Curves that run together are drawn on top of one another, the thinner above the thicker.
-    draw_curves(&mut chart, "posting free", &scenario.floor(), &(PALE, 14))?;
-    for ((lanes, colour), width) in lanes.iter().zip(COLOURS).zip([10, 8, 6, 4, 2]) {
+    draw_curves(&mut chart, "posting free", &scenario.floor(), &(PALE, 11))?;
+    for ((lanes, colour), width) in lanes.iter().zip(COLOURS).zip([8, 6, 5, 3, 2]) {
         let mark = if *lanes == scenario.lanes { " (asked for)" } else { "" };
         let name = format!("{}{mark}", counted(*lanes, "lane"));
         let scenario = Scenario { lanes: *lanes, ..*scenario };
@@ -150,15 +150,22 @@ fn draw_target(chart: &mut Chart<'_, '_>, scenario: &Scenario) -> Outcome {
     let payloads = [f64::from(LEAST_BYTES), PAGE_BYTES as f64];
     let line = payloads.map(|bytes| (bytes, mean_us));
     chart.draw_series(DashedLineSeries::new(line, 6, 5, INK.stroke_width(1)))?;
-    let label = ("sans-serif", 13).into_font().color(&INK);
     let text = format!("headline mean {}", Time(target::MEAN_NS));
-    chart.draw_series([Text::new(text, (2100.0, mean_us * 1.06), label.clone())])?;
+    label(chart, text, (2100.0, mean_us))?;
     let payload = f64::from(scenario.payload_bytes.max(LEAST_BYTES));
     let range = chart.plotting_area().get_y_range();
     let line = [(payload, range.start), (payload, range.end)];
     chart.draw_series(DashedLineSeries::new(line, 2, 4, INK.stroke_width(1)))?;
-    let text = format!("{} B", scenario.payload_bytes);
-    chart.draw_series([Text::new(text, (payload * 1.02, range.start * 1.1), label)])?;
+    let text = format!("{} B asked for", scenario.payload_bytes);
+    // Near the right edge it stands before the line.
+    let at = if payload > 2600.0 { payload / 1.28 } else { payload };
+    label(chart, text, (at, range.start))
+}
+
+/// Writes small words just above a point.
+fn label(chart: &mut Chart<'_, '_>, text: String, at: (f64, f64)) -> Outcome {
+    let style = ("sans-serif", 13).into_font().color(&INK);
+    chart.draw_series([EmptyElement::at(at) + Text::new(text, (5, -17), style)])?;
     Ok(())
 }
 

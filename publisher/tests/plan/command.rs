@@ -35,7 +35,7 @@ fn every_section_says_that_it_is_a_model() {
     assert!(text.lines().next().unwrap().contains("nothing was measured"), "{text}");
     let headings: Vec<_> =
         text.lines().filter(|line| line.starts_with(char::is_uppercase)).collect();
-    assert!(headings.len() >= 8, "{headings:?}");
+    assert!(headings.len() >= 11, "{headings:?}");
     for heading in headings {
         assert!(heading.contains("model)"), "{heading}");
     }
@@ -48,6 +48,7 @@ fn lines_fit_a_terminal_of_100_columns_whatever_is_asked_for() {
         &["--rate", "1G", "--payload", "4096", "--mtu", "256", "--snapshots-per-s", "1000000"],
         &["-n", "1", "--rate", "400G"],
         &["--publishers", "1000", "--behind-port", "64", "--cnp-train-us", "10000"],
+        &["--payload", "4096", "--port-rate", "25G", "--behind-port", "64", "-s", "1"],
         &["--clamp-tgt-rate", "--pause-ms", "60000", "--snapshots-per-s", "100000000"],
     ] {
         let text = stdout(&plan(arguments));
@@ -116,6 +117,31 @@ fn subscribers_behind_one_slow_port_are_marked_or_paused() {
     assert_eq!(first(&together, 1), "pfc", "24 KB are passed before 40 KB");
     assert!(together["congestion"]["fixed_point"].is_object());
     assert!(alone["congestion"]["fixed_point"].is_null());
+}
+
+#[test]
+fn a_port_that_its_subscribers_overload_is_told() {
+    let overloaded =
+        ["--payload", "4096", "--port-rate", "10G", "--behind-port", "8", "--snapshots-per-s"];
+    let with = |rate| json(&[&overloaded[..], &[rate]].concat());
+    let topics = |plan: &Value| -> Vec<String> {
+        let advice = plan["advice"].as_array().unwrap().clone();
+        advice.iter().map(|entry| entry["topic"].as_str().unwrap().to_owned()).collect()
+    };
+    // Eight copies of 4198 bytes, 37,000 times a second, are 9.94 Gb/s.
+    let (fits, too_much) = (with("37000"), with("38000"));
+    assert_eq!(fits["congestion"]["port_share"], 0.994086);
+    assert!(!topics(&fits).contains(&"port".to_owned()));
+    assert!(topics(&too_much).contains(&"port".to_owned()), "{too_much}");
+    assert!(!topics(&too_much).contains(&"ECN".to_owned()), "nothing else of the port is true");
+}
+
+#[test]
+fn a_slower_port_adds_the_time_that_its_queue_takes_to_drain() {
+    let plan = json(&["--payload", "4096", "--port-rate", "25G"]);
+    // A copy takes 1343.4 ns at 25 Gb/s instead of 335.8 ns.
+    assert_eq!(plan["congestion"]["port_delay_ns"], 1007.52);
+    assert_eq!(json(&[])["congestion"]["port_delay_ns"], 0.0);
 }
 
 #[test]

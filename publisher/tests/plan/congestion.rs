@@ -225,20 +225,15 @@ fn a_clamped_target_makes_recovery_take_tenths_of_a_second() {
     }
 }
 
-/// Two notifications one cut apart keep alpha at what it is when each update sees one.
 #[test]
 fn alpha_stays_while_every_update_sees_a_notification_and_fades_when_none_does() {
-    let quick = ReactionPoint {
-        initial_alpha: 1.0,
-        alpha_interval_ns: 4_000,
-        ..ReactionPoint::connectx(100.0)
-    };
-    // The cut of the first notification comes when the second one has been seen: alpha is 1 but for
-    // the first update, whose own notification does not count twice.
-    let after = quick.after_train(40.0);
-    assert_close(after.lowest_share, 0.5_f64.powi(10), 1e-9, "ten cuts of one half");
-    // One alone: four idle updates before the cut leave (1 - g)^4.
     let card = ReactionPoint { initial_alpha: 1.0, ..ReactionPoint::connectx(100.0) };
+    let slow_alpha = ReactionPoint { alpha_interval_ns: card.cnp_interval_ns, ..card };
+    // The first cut comes just after the second notification, and stands for both.
+    let after = slow_alpha.after_train(40.0);
+    assert_eq!(after.notifications, 10);
+    assert_close(after.lowest_share, 0.5_f64.powi(9), 1e-12, "nine cuts of one half");
+    // One alone: four idle updates before the cut leave (1 - g)^4.
     let alpha = (1.0 - card.gain).powi(4);
     assert_close(card.after_train(4.0).lowest_share, 1.0 - alpha / 2.0, 1e-12, "one cut");
 }

@@ -73,17 +73,21 @@ proptest! {
     fn what_is_said_to_make_the_headline_hold_does(asked in any_scenario()) {
         let remedies = judge(&asked).remedies;
         if let Some(lanes) = remedies.lanes {
-            prop_assert!(holds(&Scenario { lanes, ..asked }));
+            let changed = Scenario { lanes, ..asked };
+            prop_assert!(holds(&changed), "{changed:?}");
         }
         if let Some(subscribers) = remedies.subscribers {
-            prop_assert!(holds(&Scenario { subscribers, ..asked }));
+            let changed = Scenario { subscribers, ..asked };
+            prop_assert!(holds(&changed), "{changed:?}");
         }
         if let Some(smaller) = remedies.smaller {
             let (payload_bytes, lanes) = (smaller.payload_bytes, smaller.lanes);
-            prop_assert!(holds(&Scenario { payload_bytes, lanes, ..asked }));
+            let changed = Scenario { payload_bytes, lanes, ..asked };
+            prop_assert!(holds(&changed), "{changed:?}");
         }
         if let Some(line_gbps) = remedies.port_gbps {
-            prop_assert!(holds(&Scenario { line_gbps, lanes: asked.subscribers, ..asked }));
+            let changed = Scenario { line_gbps, lanes: asked.subscribers, ..asked };
+            prop_assert!(holds(&changed), "{changed:?}");
         }
     }
 

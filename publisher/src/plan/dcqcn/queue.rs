@@ -30,6 +30,12 @@ pub struct Backlog {
 }
 
 impl Incast {
+    /// Time of one copy on the wire of a subscriber's port, in nanoseconds.
+    #[must_use]
+    pub fn port_ns(&self) -> f64 {
+        f64::from(self.wire_bytes) * 8.0 / self.port_gbps
+    }
+
     /// The largest queues of one burst from idle.
     #[must_use]
     pub fn backlog(&self) -> Backlog {

@@ -15,6 +15,8 @@ pub(super) fn queues(plan: &Plan) -> Rows {
         Gbps(congestion.port_gbps)
     );
     let port = format!("{} at most, which ECN looks at", Bytes(congestion.backlog.port_bytes));
+    let delay = format!("up to {} to the latencies above", Time(congestion.port_delay_ns));
+    let load = format!("{} taken", percent(congestion.port_share));
     let publisher = format!(
         "{} of one publisher's, which PFC looks at",
         Bytes(congestion.backlog.publisher_bytes)
@@ -27,7 +29,9 @@ pub(super) fn queues(plan: &Plan) -> Rows {
     );
     vec![
         row([&"who sends", &who]),
+        row([&"such a port", &load]),
         row([&"at one port", &port]),
+        row([&"which adds", &delay]),
         row([&"at all ports", &publisher]),
         row([&"PFC pauses", &pause]),
     ]
@@ -39,7 +43,8 @@ pub(super) fn switches(plan: &Plan) -> Rows {
         1 => "long flows".to_owned(),
         flows => format!("{flows} long flows"),
     };
-    let heading = row([&"", &"Kmin", &"Kmax", &"Pmax", &settled, &"a burst meets", &"full switch"]);
+    let heading =
+        row([&"", &"Kmin", &"Kmax", &"Pmax", &settled, &"a burst meets", &"in a full switch"]);
     let has_point = congestion.fixed_point.is_some();
     let lines = congestion.switches.iter().map(|switch| switch_line(switch, has_point));
     [heading].into_iter().chain(lines).collect()

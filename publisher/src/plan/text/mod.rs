@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::fan_out::{Arrivals, Step};
 use super::figures::{Gbps, Memory, Time, count, counted, percent};
-use super::report::Plan;
+use super::report::{Pcie, Plan};
 use congestion::{queues, switches, trains};
 use target::target;
 
@@ -19,8 +19,8 @@ const WIDTH: u16 = 100;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "tapecast plan, {}\n", self.note)?;
-        writeln!(f, "{}", asked(self))?;
+        writeln!(f, "tapecast plan, {}", self.note)?;
+        section(f, "ASKED FOR (inputs of the model)", &asked(self))?;
         section(f, "WIRE (model)", &wire(self))?;
         figures(f, "LATENCY after publishing (model)", &latency(self), 5)?;
         section(f, "BOTTLENECK, time for each copy (model)", &bottleneck(self))?;
@@ -68,27 +68,30 @@ fn row<const N: usize>(cells: [&dyn fmt::Display; N]) -> Vec<String> {
     cells.map(ToString::to_string).to_vec()
 }
 
-fn asked(plan: &Plan) -> String {
+fn asked(plan: &Plan) -> Rows {
     let asked = &plan.asked;
-    format!(
-        "{}, {} B a snapshot, {} a second; {}, path MTU {}; {} at {} a work\nrequest; PCIe \
-         generation {} x{}; base latency {}{}",
-        counted(asked.subscribers, "subscriber"),
-        asked.payload_bytes,
+    let each = format!(
+        "{}, each is sent {} snapshots of {} B a second",
+        asked.subscribers,
         count(asked.snapshots_per_s),
-        Gbps(asked.line_gbps),
-        asked.path_mtu_bytes,
-        counted(asked.lanes, "lane"),
-        Time(asked.post_ns),
-        asked.pcie.generation,
-        asked.pcie.lanes,
-        Time(plan.latency.base_ns),
-        if asked.payload_bytes <= asked.base.inline_max_bytes {
-            ", payload inline"
-        } else {
-            ", payload fetched by the device"
-        }
-    )
+        asked.payload_bytes
+    );
+    let Pcie { generation, lanes } = asked.pcie;
+    let mtu = asked.path_mtu_bytes;
+    let port =
+        format!("{}, path MTU {mtu}, PCIe generation {generation} x{lanes}", Gbps(asked.line_gbps));
+    let lanes = counted(asked.lanes, "lane");
+    let posting = format!("{lanes} at {} a work request", Time(asked.post_ns));
+    let is_inline = asked.payload_bytes <= asked.base.inline_max_bytes;
+    let how = if is_inline { "payload inline" } else { "payload fetched by the device" };
+    let base = Time(plan.latency.base_ns);
+    let base = format!("{base}, {how}; measure yours with ib_write_lat");
+    vec![
+        row([&"subscribers", &each]),
+        row([&"port", &port]),
+        row([&"posting", &posting]),
+        row([&"base latency", &base]),
+    ]
 }
 
 fn wire(plan: &Plan) -> Rows {
