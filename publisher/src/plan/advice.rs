@@ -5,7 +5,7 @@ use tapecast_wire::limits::record_bytes_max;
 
 use super::congestion::First;
 use super::fan_out::Step;
-use super::figures::{Bytes, Gbps, Time, count, counted, percent};
+use super::figures::{Bytes, Gbps, Time, count, percent};
 use super::report::Plan;
 
 /// Time in which a copy should leave even at the lowest rate, in microseconds.
@@ -65,11 +65,10 @@ fn port(plan: &Plan) -> Option<String> {
     let congestion = &plan.congestion;
     (congestion.port_share > 1.0).then(|| {
         format!(
-            "{} behind a port of {} with {} take {} of it: its queue grows until packets are \
-             marked, paused or lost, whatever stands above. Spread them over more ports.",
-            counted(congestion.behind_port, "subscriber"),
+            "What is sent to the subscribers behind a port of {} is {} of what it carries: its \
+             queue grows until packets are marked, paused or lost, whatever stands above. Spread \
+             the subscribers over more ports.",
             Gbps(congestion.port_gbps),
-            counted(congestion.publishers, "publisher"),
             percent(congestion.port_share)
         )
     })
@@ -204,13 +203,32 @@ fn pfc(plan: &Plan) -> String {
 }
 
 fn dcqcn(plan: &Plan) -> String {
-    let least_mbps = f64::from(plan.wire.wire_bytes) * 8.0 / LEAST_RATE_WITHIN_US;
-    let rounded = (least_mbps / 10.0).ceil() * 10.0;
+    let bits = f64::from(plan.wire.wire_bytes) * 8.0;
+    let reaction = &plan.congestion.reaction;
+    let least_mbps = bits / LEAST_RATE_WITHIN_US;
+    let least = if reaction.min_mbps < least_mbps {
+        format!(
+            "Set rpg_min_rate to {} (Mb/s) or more, so that a copy leaves within {} whatever \
+             happens: at {} Mb/s it takes {}.",
+            (least_mbps / 10.0).ceil() * 10.0,
+            Time(LEAST_RATE_WITHIN_US * 1e3),
+            reaction.min_mbps,
+            Time(bits / reaction.min_mbps * 1e3)
+        )
+    } else {
+        format!(
+            "With rpg_min_rate = {} a copy leaves within {} whatever happens.",
+            reaction.min_mbps,
+            Time(bits / reaction.min_mbps * 1e3)
+        )
+    };
+    let clamp = if reaction.clamps_target {
+        "Set clamp_tgt_rate to 0: with 1 a queue pair takes tenths of a second to come back"
+    } else {
+        "Keep clamp_tgt_rate = 0"
+    };
     format!(
-        "Set rpg_min_rate to {rounded} (Mb/s) or more, so that a copy leaves within {} whatever \
-         happens: the default of 1 Mb/s takes {} for it. Keep clamp_tgt_rate = 0, and give \
-         congestion notifications (DSCP 48) a strict priority of their own.",
-        Time(LEAST_RATE_WITHIN_US * 1e3),
-        Time(f64::from(plan.wire.wire_bytes) * 8.0 * 1e3)
+        "{least} {clamp}, and give congestion notifications (DSCP 48) a strict priority of their \
+         own."
     )
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::dcqcn::{
-    AfterTrain, Backlog, FixedPoint, FluidModel, Incast, Lateness, MarkingCurve, SharedBuffer,
-    marking_curves,
+    AfterTrain, Backlog, FixedPoint, FluidModel, Incast, Lateness, MarkingCurve, ReactionPoint,
+    SharedBuffer, marking_curves,
 };
 use super::report::Inputs;
 
@@ -38,6 +38,8 @@ pub struct Congestion {
     pub flows: u32,
     /// Where so many long transfers settle; of one there is no such point.
     pub fixed_point: Option<FixedPoint>,
+    /// How a queue pair reacts to notifications.
+    pub reaction: ReactionPoint,
     /// After trains of notifications.
     pub trains: Vec<TrainRow>,
 }
@@ -109,6 +111,7 @@ pub(super) fn of(inputs: &Inputs) -> Congestion {
         switches: switches.to_vec(),
         flows,
         fixed_point,
+        reaction: inputs.reaction,
         trains: trains(inputs),
     }
 }
@@ -145,10 +148,12 @@ fn trains(inputs: &Inputs) -> Vec<TrainRow> {
 
 fn train_row(inputs: &Inputs, train_us: f64) -> TrainRow {
     let wire_bytes = inputs.scenario.wire_bytes();
+    // What could not be carried without any notification would be late for ever.
+    let per_s = inputs.snapshots_per_s.min(inputs.scenario.snapshots_per_s());
     let after = inputs.reaction.after_train(train_us);
     TrainRow {
         copy_at_lowest_us: after.at_lowest_us(wire_bytes),
-        next_snapshots: after.lateness(wire_bytes, inputs.snapshots_per_s),
+        next_snapshots: after.lateness(wire_bytes, per_s),
         after,
     }
 }

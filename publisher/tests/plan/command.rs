@@ -145,6 +145,23 @@ fn a_slower_port_adds_the_time_that_its_queue_takes_to_drain() {
 }
 
 #[test]
+fn advice_on_dcqcn_is_about_the_settings_that_were_given() {
+    let advice = |arguments: &[&str]| {
+        let plan = json(&[&["--payload", "4096"], arguments].concat());
+        let entries = plan["advice"].as_array().unwrap().clone();
+        let dcqcn = entries.into_iter().find(|entry| entry["topic"] == "DCQCN").unwrap();
+        dcqcn["text"].as_str().unwrap().to_owned()
+    };
+    let default = advice(&[]);
+    assert!(default.contains("Set rpg_min_rate to 1680"), "{default}");
+    assert!(default.contains("at 1 Mb/s it takes 33.6 ms"), "{default}");
+    assert!(default.contains("Keep clamp_tgt_rate = 0"), "{default}");
+    let raised = advice(&["--rpg-min-rate", "1700", "--clamp-tgt-rate"]);
+    assert!(raised.contains("With rpg_min_rate = 1700 a copy leaves within 19.8 µs"), "{raised}");
+    assert!(raised.contains("Set clamp_tgt_rate to 0"), "{raised}");
+}
+
+#[test]
 fn what_is_wrong_on_the_command_line_is_said_in_a_sentence() {
     for (arguments, says) in [
         (&["--rate", "fast"][..], "say a rate from 1G to 1600G"),

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 /// Parameters, named by what they do; in brackets the names that the driver gives them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReactionPoint {
     /// Rate of the port, in Mb/s.
     pub line_mbps: f64,

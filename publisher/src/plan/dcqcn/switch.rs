@@ -27,7 +27,7 @@ pub fn marking_curves(port_gbps: f64) -> [MarkingCurve; 4] {
     [
         curve("DCQCN paper, 40G", 5.0, 200.0, Some(0.01)),
         curve("ns-3 sample, 40G", 40.0, 1000.0, Some(1.0)),
-        curve("Onyx, Cumulus lossless", 150.0, 1500.0, None),
+        curve("Onyx, Cumulus", 150.0, 1500.0, None),
         curve("HPCC, by port rate", scaled(port_gbps), 4.0 * scaled(port_gbps), Some(0.2)),
     ]
 }

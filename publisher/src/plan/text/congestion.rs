@@ -52,7 +52,7 @@ pub(super) fn switches(plan: &Plan) -> Rows {
 
 fn switch_line(switch: &SwitchRow, has_point: bool) -> Vec<String> {
     let curve = &switch.curve;
-    let pmax = curve.pmax.map_or("not told".to_owned(), percent);
+    let pmax = curve.pmax.map_or_else(|| "not told".to_owned(), percent);
     let settled = match (switch.settled_queue_bytes, curve.pmax) {
         _ if !has_point => "–".to_owned(),
         (Some(bytes), _) => Bytes(bytes).to_string(),
@@ -90,11 +90,14 @@ fn train_line(train: &TrainRow) -> Vec<String> {
     };
     let rate = format!("{} Mb/s, {}", count(after.lowest_mbps), small_percent(after.lowest_share));
     let Recovery { ninety_nine_us, .. } = after.recovery;
-    let time = |us: Option<f64>| us.map_or("not soon".to_owned(), |us| Time(us * 1e3).to_string());
+    let time =
+        |us: Option<f64>| us.map_or_else(|| "not soon".to_owned(), |us| Time(us * 1e3).to_string());
     let next = &train.next_snapshots;
     let (first, worst) = (Time(next.first_us * 1e3), Time(next.worst_us * 1e3));
     let (over, back) = (time(next.over_after_us), time(ninety_nine_us));
-    row([&length, &rate, &first, &worst, &next.late, &over, &back])
+    let more = if next.over_after_us.is_none() { "+" } else { "" };
+    let late = format!("{}{more}", count(next.late.into()));
+    row([&length, &rate, &first, &worst, &late, &over, &back])
 }
 
 fn small_percent(share: f64) -> String {

@@ -71,7 +71,7 @@ fn row<const N: usize>(cells: [&dyn fmt::Display; N]) -> Vec<String> {
 fn asked(plan: &Plan) -> Rows {
     let asked = &plan.asked;
     let each = format!(
-        "{}, each is sent {} snapshots of {} B a second",
+        "{}; each is sent {} a second, of {} B",
         asked.subscribers,
         count(asked.snapshots_per_s),
         asked.payload_bytes
@@ -176,47 +176,57 @@ fn rate(plan: &Plan) -> Rows {
 }
 
 fn sizes(plan: &Plan) -> Rows {
+    [queue_sizes(plan), ring_sizes(plan)].concat()
+}
+
+/// What the publisher has.
+fn queue_sizes(plan: &Plan) -> Rows {
     let sizing = &plan.sizing;
-    let (completions, sends) = (&sizing.completion_queue, &sizing.send_queue);
-    let (pool, ring, memory) = (&sizing.pool, &sizing.ring, &sizing.memory);
-    let subscribers = plan.asked.subscribers;
-    let cq = format!(
-        "{subscribers} × {} = {} can complete at once, when every queue pair fails; {} in health",
-        sends.depth, completions.needed, completions.in_health
+    let (completions, sends, pool) = (&sizing.completion_queue, &sizing.send_queue, &sizing.pool);
+    let at_once = format!(
+        "{} × {} = {} can complete at once, when every queue pair fails; {} in health",
+        plan.asked.subscribers, sends.depth, completions.needed, completions.in_health
     );
-    let sq = format!(
+    let most = format!(
         "at most {} each with this completion queue; bridges {} of silence; signaled each {}th",
         sends.depth_max,
         Time(sends.bridges_ms * 1e6),
         sends.signal_every
     );
     let pages = format!("{} × {} B", pool.pages, pool.page_bytes);
-    let pool_why = format!(
+    let held = format!(
         "{} pages needed; a host that does not answer holds {}; lasts {} when nothing completes",
         pool.needed,
         pool.held_by_one,
         Time(pool.lasts_ms * 1e6)
     );
+    vec![
+        row([&"completion queue", &completions.depth, &at_once]),
+        row([&"send queue", &sends.depth, &most]),
+        row([&"page pool", &pages, &held]),
+    ]
+}
+
+/// What a subscriber has, and what is locked.
+fn ring_sizes(plan: &Plan) -> Rows {
+    let (ring, memory) = (&plan.sizing.ring, &plan.sizing.memory);
     let default = format!("{}, {} receives", Memory(ring.default_bytes), ring.default_receives);
     let bridges = format!(
         "{} B a snapshot; a subscriber may pause {} before it conflates",
         ring.slot_bytes,
         Time(ring.bridges_ms * 1e6)
     );
-    let bytes = ring.bytes.map_or("none".to_owned(), |bytes| Memory(bytes).to_string());
-    let receives = ring.receives.map_or("none".to_owned(), |count| count.to_string());
-    let asked = format!("{bytes}, {receives} receives");
+    let bytes = ring.bytes.map_or_else(|| "none".to_owned(), |bytes| Memory(bytes).to_string());
+    let receives = ring.receives.map_or_else(|| "too many".to_owned(), |count| count.to_string());
+    let needed = format!("{bytes}, {receives} receives");
     let pause = format!("bridges a pause of {}", Time(ring.pause_ms * 1e6));
     let locked = Memory(memory.publisher_bytes);
-    let queues =
-        format!("pool and cells; and about {} of queues", Memory(memory.publisher_queues_bytes));
+    let queues = Memory(memory.publisher_queues_bytes);
+    let queues = format!("pool and cells; and about {queues} of queues");
     let each = Memory(memory.subscriber_bytes);
     vec![
-        row([&"completion queue", &completions.depth, &cq]),
-        row([&"send queue", &sends.depth, &sq]),
-        row([&"page pool", &pages, &pool_why]),
         row([&"ring, default", &default, &bridges]),
-        row([&"ring, needed", &asked, &pause]),
+        row([&"ring, needed", &needed, &pause]),
         row([&"publisher locks", &locked, &queues]),
         row([&"subscriber locks", &each, &"each: the larger of these rings, control block, cell"]),
     ]

@@ -38,7 +38,8 @@ fn remedies(plan: &Plan, remedies: &Remedies) -> (Vec<String>, Vec<String>) {
     let mut would_not = Vec::new();
     match remedies.lanes {
         Some(lanes) => would.push(format!("{} or more", counted(lanes, "lane"))),
-        None => would_not.push("more lanes alone".to_owned()),
+        None if plan.asked.subscribers > 1 => would_not.push("more lanes alone".to_owned()),
+        None => {}
     }
     let smaller = |how: &str, Smaller { payload_bytes, lanes }| {
         let lanes = counted(lanes, "lane");
@@ -67,7 +68,7 @@ fn remedies(plan: &Plan, remedies: &Remedies) -> (Vec<String>, Vec<String>) {
             .push(format!("tapecast's own snapshots: one level a side is {smallest} B already"));
     }
     let first_ns = plan.latency.publish.first_ns;
-    if first_ns > plan.target.mean_max_ns {
+    if first_ns > plan.target.mean_max_ns && plan.asked.subscribers > 1 {
         would_not.push(format!("fewer subscribers: a single copy takes {}", Time(first_ns)));
     }
     (would, would_not)
