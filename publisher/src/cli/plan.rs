@@ -20,8 +20,8 @@ Everything printed is computed from published figures and what the flags say. No
 and nothing is measured. A snapshot is written to each subscriber in turn; the base latency of one
 copy is optimistic by default, so measure yours with `ib_write_lat` and say --base-latency-us.
 
-What one work request costs to post, and the base latency, decide most: on another machine measure
-them before you order one.
+The cost of posting and the base latency decide most: measure both on a machine like yours before
+you order hardware.
 
 Exit status 0 whatever the verdict on the headline figure is.
 
@@ -196,7 +196,7 @@ impl PlanArgs {
             pcie,
             snapshots_per_s: self.snapshots_per_s,
             pause_ms: self.pause_ms,
-            behind_port: self.behind_port.min(self.subscribers),
+            behind_port: self.behind_port,
             port_gbps,
             publishers: self.publishers,
             buffer: SharedBuffer {
@@ -206,7 +206,8 @@ impl PlanArgs {
             },
             train_us: self.cnp_train_us,
             reaction: ReactionPoint {
-                min_mbps: f64::from(self.rpg_min_rate),
+                // A card takes none above its line rate.
+                min_mbps: f64::from(self.rpg_min_rate).min(self.rate * 1e3),
                 clamps_target: self.clamp_tgt_rate,
                 ..ReactionPoint::connectx(self.rate)
             },

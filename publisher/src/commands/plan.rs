@@ -20,7 +20,7 @@ const DIGITS: i32 = 6;
 /// Prints the plan, and draws it where that is asked for.
 ///
 /// # Errors
-/// When the switch has no room for what is asked for, or the plot cannot be written.
+/// When what is asked for contradicts itself, or the plot cannot be written.
 pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
     let inputs = args.inputs();
     check(&inputs)?;
@@ -39,6 +39,12 @@ pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
 }
 
 fn check(inputs: &Inputs) -> Result<()> {
+    let (behind, all) = (inputs.behind_port, inputs.scenario.subscribers);
+    ensure!(
+        behind <= all,
+        "{behind} subscribers cannot be behind one port when there are {all}: lower --behind-port \
+         or raise --subscribers"
+    );
     ensure!(
         inputs.buffer.pause_bytes() > 0.0,
         "the headroom of {} ports with 8 priorities is more than the switch's buffer of {} MB: \

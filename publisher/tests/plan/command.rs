@@ -205,6 +205,21 @@ fn a_switch_without_room_for_its_headroom_is_refused() {
 }
 
 #[test]
+fn more_subscribers_behind_a_port_than_there_are_are_refused() {
+    let line = refusal(&["--subscribers", "4", "--behind-port", "5"]);
+    for word in ["5 subscribers", "there are 4", "--behind-port", "--subscribers"] {
+        assert!(line.contains(word), "{line}");
+    }
+}
+
+#[test]
+fn a_least_rate_above_the_line_is_the_line() {
+    let plan = json(&["--rate", "25G", "--rpg-min-rate", "100000"]);
+    let trains = plan["congestion"]["trains"].as_array().unwrap();
+    assert!(trains.iter().all(|train| train["lowest_mbps"] == 25_000.0), "{trains:?}");
+}
+
+#[test]
 fn the_plot_is_xml_with_two_curves_for_each_number_of_lanes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("latency.svg");
