@@ -158,7 +158,7 @@ fn draw_target(chart: &mut Chart<'_, '_>, scenario: &Scenario) -> Outcome {
     chart.draw_series(DashedLineSeries::new(line, 2, 4, INK.stroke_width(1)))?;
     let text = format!("{} B asked for", scenario.payload_bytes);
     // Near the right edge it stands before the line.
-    let at = if payload > 2600.0 { payload / 1.28 } else { payload };
+    let at = if payload > 2600.0 { payload / 1.65 } else { payload };
     label(chart, text, (at, range.start))
 }
 
