@@ -1,9 +1,13 @@
 //! The command line. Flags that stand for a configuration key are passed on as text: the
 //! configuration knows their ranges and names the flag when it refuses a value.
 
+mod doctor;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use doctor::DoctorArgs;
 
 use crate::config::Layers;
 
@@ -58,6 +62,9 @@ pub enum Command {
     /// Make certificates for a publisher and its subscribers over RDMA.
     #[command(after_help = CERTIFICATES_NOTES)]
     Certificates(CertificatesArgs),
+    /// Look at host, NIC and RoCE: what is not as it should be, and what mends it.
+    #[command(after_help = doctor::NOTES)]
+    Doctor(Box<DoctorArgs>),
 }
 
 const RUN_NOTES: &str = "\
