@@ -141,11 +141,11 @@ fn isolated(root: &Root) -> Cpus {
 }
 
 fn choose_device(root: &Root, names: &[String], wishes: &Wishes) -> Result<Option<String>> {
-    if let Some(interface) = &wishes.interface {
-        if !is_plain(interface) || !root.holds(&format!("/sys/class/net/{interface}")) {
-            let there = root.list("/sys/class/net").unwrap_or_default().join(", ");
-            bail!("there is no network interface {interface:?}; there are: {there}");
-        }
+    if let Some(interface) = &wishes.interface
+        && !(is_plain(interface) && root.holds(&format!("/sys/class/net/{interface}")))
+    {
+        let there = root.list("/sys/class/net").unwrap_or_default().join(", ");
+        bail!("there is no network interface {interface:?}; there are: {there}");
     }
     if let Some(device) = &wishes.device {
         if !names.contains(device) {

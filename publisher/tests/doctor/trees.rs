@@ -130,16 +130,17 @@ impl Tree {
         self.set(&format!("tool-output/{command}"), output);
     }
 
-    /// Every file, in order, without those that a tool printed.
+    /// Every file, in order; links are none.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.path().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let entry = entry.unwrap();
-                if entry.file_type().unwrap().is_dir() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
                     folders.push(entry.path());
-                } else {
+                } else if kind.is_file() {
                     let path = entry.path();
                     let path = path.strip_prefix(self.path()).unwrap();
                     found.push(path.to_str().unwrap().to_owned());
