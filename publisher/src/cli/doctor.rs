@@ -18,8 +18,8 @@ other end. Run it on the subscribers' hosts, too.
 and runs tools that are there, tells what became of each, and looks again.
 
 Profiles: default (DCQCN, at most one lossless priority), lossy (none), pfc (the data's alone). A
-file of your own starts with `extends = \"default\"` and says what differs; configs/dcqcn/default.toml
-names every setting with its range.
+file of your own starts with `extends = \"default\"` and says what differs; every setting stands with
+its range in configs/dcqcn/default.toml.
 
 With --sysroot another machine's /sys and /proc are judged, copied to a folder. What tools print is
 read from its folder tool-output, from files named like the command, such as `ethtool -a eth1`.

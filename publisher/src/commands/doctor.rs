@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::cli::DoctorArgs;
-use crate::doctor::{Human, Outcome, Performed, Report, Script, Wishes, examine, perform};
+use crate::doctor::{Act, Human, Outcome, Performed, Report, Script, Wishes, examine, perform};
 
 use super::print;
 
@@ -63,6 +63,7 @@ fn mend(args: &DoctorArgs, report: &Report) -> Result<ExitCode> {
     let performed = perform(&args.sysroot, report);
     for Performed { step, outcome } in &performed {
         let line = match outcome {
+            Outcome::Skipped(_) if step.act == Act::ByHand => format!("by hand  {}", step.command),
             Outcome::Done => format!("done     {}", step.command),
             Outcome::Failed(reason) => format!("FAILED   {}\n         {reason}", step.command),
             Outcome::Skipped(reason) => format!("skipped  {}\n         {reason}", step.command),

@@ -220,7 +220,8 @@ pub(crate) const BNXT_RE: [Knob; 3] = [
     knob(
         "tos_ecn",
         ["ecn_marking", "tos_ecn", ""],
-        (0, Bound::Number(3)),
+        // The vendor's file is a flag; the in-tree one shows ECN bits, of which 1 is as good as 2.
+        FLAG,
         "",
         "without ECN bits the switch drops instead of marking",
     ),

@@ -24,7 +24,7 @@ fn new(id: &str, title: &str, wanted: impl std::fmt::Display, why: &str) -> Chec
 
 fn present(host: &Host<'_>) -> Finding {
     let why = "without one, subscribers attach on this host alone, through shared memory";
-    let check = new("device", "RDMA device", "a device, or fabric.kind = \"shm\"", why);
+    let check = new("device", "RDMA device", "a NIC, or fabric.kind = \"shm\"", why);
     match (&host.device, &host.device_gap) {
         (_, Some(gap)) => check.unknown(gap.reason("")),
         (None, None) => check.ok("none: fabric \"shm\" only"),

@@ -22,12 +22,17 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Each makes a tree of some two hundred files.
+fn few() -> ProptestConfig {
+    ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     proptest::sample::select(Kind::ALL.to_vec())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(few())]
 
     #[test]
     fn no_file_can_hold_what_ends_the_program(

@@ -174,8 +174,8 @@ impl Tree {
         for (pid, name) in [(1, "systemd"), (812, "ptp4l"), (813, "phc2sys")] {
             self.set(&format!("proc/{pid}/comm"), name);
         }
-        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                      Max locked memory         unlimited            unlimited            bytes     ";
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max locked memory         unlimited            unlimited            bytes";
         self.set("proc/self/limits", limits);
         self.set("proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority");
         self.set("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
@@ -352,15 +352,36 @@ impl Tree {
         }
     }
 
+    /// As Debian's kernel 6.1 shows it.
     fn rxe(&self) {
         self.port("rxe0");
-        self.set("sys/class/infiniband/rxe0/parent", IF);
-        let home = "sys/class/infiniband/rxe0/ports/1/hw_counters";
-        for name in ["sent_pkts", "rcvd_pkts"] {
-            self.set(&format!("{home}/{name}"), "4711");
+        let port = "sys/class/infiniband/rxe0/ports/1";
+        self.set(&format!("{port}/gid_attrs/types/0"), "RoCE v2");
+        for index in [2, 3] {
+            self.remove(&format!("{port}/gid_attrs/types/{index}"));
+            self.remove(&format!("{port}/gid_attrs/ndevs/{index}"));
         }
-        for name in ["out_of_seq_request", "rcvd_rnr_err", "retry_exceeded_err", "send_err"] {
-            self.set(&format!("{home}/{name}"), "0");
+        self.set("sys/class/infiniband/rxe0/parent", IF);
+        self.set("sys/class/infiniband/rxe0/fw_ver", "");
+        for (name, value) in [
+            ("ack_deferred", 0),
+            ("completer_retry_err", 0),
+            ("duplicate_request", 0),
+            ("lifespan", 10),
+            ("link_downed", 0),
+            ("out_of_seq_request", 0),
+            ("rcvd_pkts", 4711),
+            ("rcvd_rnr_err", 0),
+            ("rcvd_seq_err", 0),
+            ("rdma_recvs", 0),
+            ("rdma_sends", 815),
+            ("retry_exceeded_err", 0),
+            ("retry_rnr_exceeded_err", 0),
+            ("send_err", 0),
+            ("send_rnr_err", 0),
+            ("sent_pkts", 4711),
+        ] {
+            self.set(&format!("{port}/hw_counters/{name}"), &value.to_string());
         }
         self.set("sys/class/ptp/ptp0/clock_name", "kvm_ptp");
     }
