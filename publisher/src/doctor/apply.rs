@@ -42,7 +42,7 @@ fn try_step(root: &Root, step: &Step) -> Outcome {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             match tools::run(&words) {
                 Ok(_) => Outcome::Done,
-                Err(reason) if reason.ends_with("is not installed") => Outcome::Skipped(reason),
+                Err(reason) if reason.contains(" is not installed") => Outcome::Skipped(reason),
                 Err(reason) => Outcome::Failed(reason),
             }
         }

@@ -39,16 +39,16 @@ fn unseen(reason: String) -> Finding {
 }
 
 /// Through which door settings are seen and set.
-enum Face {
+enum Face<'a> {
     /// Files of the vendor's driver below this folder; the last takes the others into force.
     Vendor { folder: String, apply: Option<&'static str> },
     /// Files of the in-tree driver below this folder.
     Debugfs { folder: String },
-    /// What `mlxconfig` printed, and the command that sets.
-    Firmware { printed: String, address: String, port: u8 },
+    /// What the firmware's tool printed.
+    Firmware { firmware: &'a Firmware, port: u8 },
 }
 
-impl Face {
+impl Face<'_> {
     /// Where a knob is, for messages.
     fn place(&self, knob: &Knob) -> String {
         match self {
@@ -61,8 +61,7 @@ impl Face {
     fn read(&self, host: &Host<'_>, knob: &Knob) -> Result<String, String> {
         let place = self.place(knob);
         match self {
-            Self::Firmware { printed, .. } => firmware_value(printed, &place)
-                .ok_or_else(|| format!("mlxconfig does not show {place}")),
+            Self::Firmware { firmware, .. } => firmware.value(&place),
             _ => host.root.value(&place).map_err(|gap| gap.reason("this driver has no such file")),
         }
     }
@@ -77,9 +76,9 @@ impl Face {
                 Step::writes(knob.why, command, files)
             }
             Self::Vendor { .. } | Self::Debugfs { .. } => Step::write(knob.why, &place, value),
-            Self::Firmware { address, .. } => {
-                let command = format!("mlxconfig -y -d {address} set {place}={value}");
-                Step::run(format!("{} (after a reset of the card)", knob.why), &command)
+            Self::Firmware { firmware, .. } => {
+                let what = format!("{} (after a reset of the card)", knob.why);
+                Step::run(what, &firmware.setting(&place, value))
             }
         }
     }
@@ -131,19 +130,40 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The value in a line `NAME  VALUE` of `mlxconfig`, where words are written like `True(1)`.
-fn firmware_value(printed: &str, name: &str) -> Option<String> {
-    let line = printed.lines().find(|line| {
-        let mut words = line.trim_start_matches('*').split_whitespace();
-        words.next() == Some(name)
-    })?;
-    let value = line.split_whitespace().last()?;
-    let inside = value.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    Some(inside.unwrap_or(value).to_owned())
+/// The tool that shows and sets what the card's firmware starts with.
+struct Firmware {
+    tool: &'static str,
+    address: String,
+    printed: String,
+}
+
+impl Firmware {
+    /// Asks it. The vendor and the distributions ship it under different names.
+    fn ask(host: &Host<'_>, address: &str) -> Result<Self, String> {
+        let ask = |tool: &'static str| {
+            let printed = host.tools().ask(&format!("{tool} -d {address} q"))?;
+            Ok(Self { tool, address: address.to_owned(), printed })
+        };
+        ask("mlxconfig").or_else(|reason: String| ask("mstconfig").map_err(|_: String| reason))
+    }
+
+    /// The value in a line `NAME  VALUE`, where words are written like `True(1)`.
+    fn value(&self, name: &str) -> Result<String, String> {
+        let mut lines = self.printed.lines().map(|line| line.trim_start_matches('*'));
+        let line = lines.find(|line| line.split_whitespace().next() == Some(name));
+        let value = line.and_then(|line| line.split_whitespace().nth(1));
+        let value = value.ok_or_else(|| format!("{} does not show {name}", self.tool))?;
+        let inside = value.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+        Ok(inside.unwrap_or(value).to_owned())
+    }
+
+    fn setting(&self, name: &str, value: u64) -> String {
+        format!("{} -y -d {} set {name}={value}", self.tool, self.address)
+    }
 }
 
 /// The settings of ConnectX through one face.
-fn mlx5_settings(host: &Host<'_>, face: &Face) -> Vec<Finding> {
+fn mlx5_settings(host: &Host<'_>, face: &Face<'_>) -> Vec<Finding> {
     let traffic = host.profile.traffic;
     let own = [(&MLX5_CNP_DSCP, traffic.cnp_dscp), (&MLX5_CNP_PRIORITY, traffic.cnp_priority)];
     let own = own.map(|(knob, value)| {
@@ -184,16 +204,15 @@ fn mlx5_in_tree(host: &Host<'_>, device: &Device) -> Vec<Finding> {
     };
     // The second function of a card is its second port.
     let port = if address.ends_with(".1") { 2 } else { 1 };
-    let printed = host.tools().ask(&format!("mlxconfig -d {address} q"));
-    let mut found = vec![enabled(host, address, port, &printed)];
+    let firmware = Firmware::ask(host, address);
+    let mut found = vec![enabled(host, port, &firmware)];
     let folder = format!("/sys/kernel/debug/mlx5/{address}/cc_params");
-    match (host.root.list(&folder), printed) {
+    match (host.root.list(&folder), &firmware) {
         (Ok(_), _) => found.extend(mlx5_settings(host, &Face::Debugfs { folder })),
-        (Err(_), Ok(printed)) => {
-            let face = Face::Firmware { printed, address: address.clone(), port };
-            found.extend(mlx5_settings(host, &face));
+        (Err(_), Ok(firmware)) => {
+            found.extend(mlx5_settings(host, &Face::Firmware { firmware, port }));
         }
-        (Err(gap), Err(reason)) => found.push(unseen(debugfs_reason(&gap, &reason))),
+        (Err(gap), Err(reason)) => found.push(unseen(debugfs_reason(&gap, reason))),
     }
     found
 }
@@ -205,20 +224,21 @@ fn debugfs_reason(gap: &Gap, tool: &str) -> String {
 }
 
 /// The in-tree driver shows nowhere for which priorities it is on; the firmware's tool does.
-fn enabled(host: &Host<'_>, address: &str, port: u8, printed: &Result<String, String>) -> Finding {
+fn enabled(host: &Host<'_>, port: u8, firmware: &Result<Firmware, String>) -> Finding {
     let priority = host.profile.traffic.priority;
     let name = format!("ROCE_CC_PRIO_MASK_P{port}");
     let why = "both ends need it: the sender slows down, the receiver tells about marks";
     let title = "priorities with congestion control";
     let check = new("priorities", title, format!("{priority} among them"), why);
-    let printed = match printed {
-        Ok(printed) => printed,
+    let firmware = match firmware {
+        Ok(firmware) => firmware,
         Err(reason) => {
             return check.unknown(format!("the in-tree driver does not show it, and {reason}"));
         }
     };
-    let Some(text) = firmware_value(printed, &name) else {
-        return check.unknown(format!("mlxconfig does not show {name}"));
+    let text = match firmware.value(&name) {
+        Ok(text) => text,
+        Err(reason) => return check.unknown(reason),
     };
     let Some(mask) = number(&text).filter(|mask| *mask <= 255) else {
         return check.unreadable(&name, &text);
@@ -228,7 +248,8 @@ fn enabled(host: &Host<'_>, address: &str, port: u8, printed: &Result<String, St
     let seen = if seen.is_empty() { "none".to_owned() } else { seen.join(", ") };
     let good = mask >> priority & 1 == 1;
     check.fail_unless(good, seen, || {
-        let command = format!("mlxconfig -y -d {address} set {name}={}", mask | 1 << priority);
+        let command = firmware.setting(&name, mask | 1 << priority);
+        let address = &firmware.address;
         let reset = format!("mlxfwreset -d {address} reset (the link goes down for seconds)");
         vec![
             Step::run("turns it on for the data's priority", &command),
@@ -272,11 +293,15 @@ mod tests {
     fn the_firmwares_tool_writes_words_and_numbers() {
         let printed = "Configurations:              Next Boot\n\
                        \x20        RPG_MIN_RATE_P1             1\n\
-                       *        CLAMP_TGT_RATE_P1           False(0)\n";
-        let value = |name| firmware_value(printed, name);
-        assert_eq!(value("RPG_MIN_RATE_P1").as_deref(), Some("1"));
-        assert_eq!(value("CLAMP_TGT_RATE_P1").as_deref(), Some("0"));
-        assert_eq!(value("RPG_MIN_RATE_P2"), None);
+                       *        CLAMP_TGT_RATE_P1           False(0)\n\
+                       \x20        CNP_DSCP_P1\n";
+        let (tool, address) = ("mlxconfig", "0000:3b:00.0".to_owned());
+        let firmware = Firmware { tool, address, printed: printed.to_owned() };
+        assert_eq!(firmware.value("RPG_MIN_RATE_P1").as_deref(), Ok("1"));
+        assert_eq!(firmware.value("CLAMP_TGT_RATE_P1").as_deref(), Ok("0"));
+        for missing in ["RPG_MIN_RATE_P2", "CNP_DSCP_P1"] {
+            assert!(firmware.value(missing).unwrap_err().contains(missing));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The RDMA device: its port, its addresses, how it marks what it sends.
 
-use super::finding::{Check, Finding, Section, Step, excerpt};
+use super::finding::{Check, Finding, Section, Step};
 use super::host::{Device, Driver, Host};
+use super::root::Gap;
 use crate::config::RdmaConfig;
 
 /// A port has at most so many addresses.
@@ -84,35 +85,54 @@ fn layer(host: &Host<'_>, device: &Device) -> Finding {
     }
 }
 
-/// An address of type RoCE v2.
-fn address(host: &Host<'_>, device: &Device) -> Finding {
-    let why = "RoCE v1 does not cross a router and has no DSCP";
-    let check = new("gid", "address (GID) of type RoCE v2", "at least one", why);
-    let home = device.file("ports/1/gid_attrs/types");
-    let indices = match host.root.list(&home) {
-        Ok(indices) => indices,
-        Err(gap) => return check.unknown(gap.reason("the port has no table of addresses")),
-    };
-    let (mut found, mut kinds, mut trouble) = (Vec::new(), Vec::new(), None);
-    for index in indices.iter().take(GIDS_MAX) {
-        match host.root.value(&format!("{home}/{index}")) {
-            Ok(kind) if kind == "RoCE v2" => found.push(index.as_str()),
-            Ok(kind) if !kind.is_empty() && !kinds.contains(&kind) => kinds.push(kind),
-            Ok(_) => {}
-            // An entry that is not in use reads as an error; only a ban says something.
-            Err(gap @ super::root::Gap::Denied(_)) => trouble = Some(gap),
+/// What the port's table of addresses holds.
+#[derive(Default)]
+struct Addresses {
+    /// Indices of RoCE v2 that others can reach.
+    routed: Vec<String>,
+    /// Whether there are some of RoCE v2 for this link alone.
+    local: bool,
+    /// Whether there are some of another type.
+    other: bool,
+}
+
+fn addresses(host: &Host<'_>, device: &Device) -> Result<Addresses, Gap> {
+    let kinds = device.file("ports/1/gid_attrs/types");
+    let mut found = Addresses::default();
+    for index in host.root.list(&kinds)?.into_iter().take(GIDS_MAX) {
+        match host.root.value(&format!("{kinds}/{index}")).as_deref() {
+            Ok("RoCE v2") => {
+                let gid = host.root.value(&device.file(&format!("ports/1/gids/{index}")));
+                if gid.unwrap_or_default().starts_with("fe80:") {
+                    found.local = true;
+                } else {
+                    found.routed.push(index);
+                }
+            }
+            Ok(_) => found.other = true,
+            Err(Gap::Denied(path)) => return Err(Gap::Denied(path.clone())),
+            // An entry that is not in use reads as an error.
             Err(_) => {}
         }
     }
-    if let (true, Some(gap)) = (found.is_empty(), trouble) {
-        return check.unknown(gap.reason(""));
-    }
-    let seen = match (found.is_empty(), kinds.is_empty()) {
-        (false, _) => format!("at {}", found.join(", ")),
-        (true, true) => "none".to_owned(),
-        (true, false) => format!("only {}", excerpt(&kinds.join(", "))),
+    Ok(found)
+}
+
+/// An address of type RoCE v2.
+fn address(host: &Host<'_>, device: &Device) -> Finding {
+    let why = "RoCE v1 does not cross a router and has no DSCP";
+    let check = new("gid", "address (GID) of type RoCE v2", "one of an IP address", why);
+    let found = match addresses(host, device) {
+        Ok(found) => found,
+        Err(gap) => return check.unknown(gap.reason("the port has no table of addresses")),
     };
-    check.fail_unless(!found.is_empty(), seen, || {
+    let seen = match (&found.routed[..], found.local, found.other) {
+        ([_, ..], ..) => format!("at {}", found.routed.join(", ")),
+        ([], true, _) => "only link-local ones".to_owned(),
+        ([], false, true) => "only of another type".to_owned(),
+        ([], false, false) => "none".to_owned(),
+    };
+    check.fail_unless(!found.routed.is_empty(), seen, || {
         let interface = host.interface.as_deref().unwrap_or("IF");
         let text = format!("give the interface an address: ip address add ADDRESS dev {interface}");
         vec![Step::by_hand("the device makes one for each address of its interface", text)]

@@ -58,7 +58,7 @@ fn prepared(words: &[&str]) -> Command {
 pub(crate) fn run(words: &[&str]) -> Result<String, String> {
     let name = words[0];
     let mut child = prepared(words).spawn().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => format!("{name} is not installed"),
+        ErrorKind::NotFound => not_installed(name),
         _ => format!("{name} cannot be started: {error}"),
     })?;
     let printed = drain(&mut child);
@@ -73,12 +73,22 @@ pub(crate) fn run(words: &[&str]) -> Result<String, String> {
         return Ok(output);
     }
     let said = complaint.lines().chain(output.lines()).find(|line| !line.trim().is_empty());
-    let said = said.map_or_else(|| status.to_string(), excerpt_of_line);
+    let said = said.map_or_else(|| status.to_string(), |line| excerpt(line));
     Err(format!("`{}` failed: {said}", words.join(" ")))
 }
 
-fn excerpt_of_line(line: &str) -> String {
-    excerpt(line)
+/// Where programs come from that a host may be without.
+const PACKAGES: [(&str, &str); 3] = [
+    ("ethtool", "the package ethtool"),
+    ("dcb", "the package iproute2"),
+    ("mlxconfig", "NVIDIA's firmware tools; the package mstflint has its like"),
+];
+
+/// How a sentence begins about a program that is not there.
+fn not_installed(name: &str) -> String {
+    let package = PACKAGES.iter().find(|(program, _)| *program == name);
+    let package = package.map_or_else(String::new, |(_, from)| format!(" (it comes with {from})"));
+    format!("{name} is not installed{package}")
 }
 
 /// Everything that it prints, on both streams, unless it hangs.
@@ -100,4 +110,30 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> 
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_prints_is_given_back() {
+        assert_eq!(run(&["printf", "%s", "rx off"]).as_deref(), Ok("rx off"));
+    }
+
+    #[test]
+    fn a_program_that_fails_is_told_with_its_complaint() {
+        let said = run(&["sh", "-c", "echo; echo no such device >&2; exit 3"]).unwrap_err();
+        assert!(said.contains("failed: no such device"), "{said}");
+        let said = run(&["sh", "-c", "exit 3"]).unwrap_err();
+        assert!(said.contains("exit status: 3"), "{said}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_with_where_it_comes_from() {
+        let said = not_installed("ethtool");
+        assert_eq!(said, "ethtool is not installed (it comes with the package ethtool)");
+        let said = run(&["tapecast-no-such-program"]).unwrap_err();
+        assert_eq!(said, "tapecast-no-such-program is not installed");
+    }
 }

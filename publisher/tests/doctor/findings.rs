@@ -389,6 +389,15 @@ fn spoiled_link_and_device() -> Vec<Case> {
             }),
             vec!["FAIL rdma.gid"],
         ),
+        // Addresses that no other network knows.
+        (
+            Mlx5,
+            set(
+                "sys/class/infiniband/mlx5_0/ports/1/gids/3",
+                "fe80:0000:0000:0000:0e42:a1ff:fe00:0001",
+            ),
+            vec!["FAIL rdma.gid"],
+        ),
         (
             Mlx5,
             set("etc/tapecast/publisher.toml", "[rdma]\ntraffic_class = 104"),

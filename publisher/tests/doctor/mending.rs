@@ -138,7 +138,7 @@ fn the_script_for_a_host_is_in_the_order_of_the_report() {
         commands(&tree, "default"),
         [
             "cpupower -c 2 frequency-set -g performance",
-            "cpupower -c 2-5 idle-set -D 2",
+            "cpupower -c 2-5 idle-set -D 3",
             "sysctl -w kernel.nmi_watchdog=0",
             "sysctl -w kernel.watchdog=0",
             "sysctl -w kernel.sched_rt_runtime_us=-1",
@@ -251,6 +251,13 @@ fn the_firmwares_tool_sets_what_no_file_can() {
         tree.get(tool).replace("RPG_MIN_RATE_P1          1700", "RPG_MIN_RATE_P1          1");
     tree.set(tool, &text);
     let expected = ["mlxconfig -y -d 0000:3b:00.0 set RPG_MIN_RATE_P1=1700"];
+    assert_eq!(commands(&tree, "default"), expected);
+
+    // Distributions ship it under another name.
+    let text = tree.get(tool);
+    tree.remove(tool);
+    tree.set("tool-output/mstconfig -d 0000:3b:00.0 q", &text);
+    let expected = ["mstconfig -y -d 0000:3b:00.0 set RPG_MIN_RATE_P1=1700"];
     assert_eq!(commands(&tree, "default"), expected);
 }
 

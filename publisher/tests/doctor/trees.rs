@@ -216,6 +216,11 @@ impl Tree {
         for (index, kind) in kinds.into_iter().enumerate() {
             self.set(&format!("{home}/ports/1/gid_attrs/types/{index}"), kind);
             self.set(&format!("{home}/ports/1/gid_attrs/ndevs/{index}"), IF);
+            let gid = match index {
+                0 | 1 => "fe80:0000:0000:0000:0e42:a1ff:fe00:0001",
+                _ => "0000:0000:0000:0000:0000:ffff:c000:0207",
+            };
+            self.set(&format!("{home}/ports/1/gids/{index}"), gid);
         }
         self.set(&format!("sys/class/net/{IF}/operstate"), "up");
         self.set(&format!("sys/class/net/{IF}/mtu"), "4200");
@@ -356,8 +361,13 @@ impl Tree {
     fn rxe(&self) {
         self.port("rxe0");
         let port = "sys/class/infiniband/rxe0/ports/1";
-        self.set(&format!("{port}/gid_attrs/types/0"), "RoCE v2");
+        let gid = "0000:0000:0000:0000:0000:ffff:0a09:0001";
+        for index in [0, 1] {
+            self.set(&format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
+            self.set(&format!("{port}/gids/{index}"), gid);
+        }
         for index in [2, 3] {
+            self.set(&format!("{port}/gids/{index}"), "0000:0000:0000:0000:0000:0000:0000:0000");
             self.remove(&format!("{port}/gid_attrs/types/{index}"));
             self.remove(&format!("{port}/gid_attrs/ndevs/{index}"));
         }
