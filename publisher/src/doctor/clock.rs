@@ -2,7 +2,6 @@
 
 use super::finding::{Check, Finding, Section, Step};
 use super::host::Host;
-use super::kernel::runs;
 
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let mut found = vec![source(host), counter(host)];
@@ -90,19 +89,20 @@ fn hardware(host: &Host<'_>) -> Finding {
     }
 }
 
-/// Programs that steer the system's clock by a NIC's.
+/// Programs that steer the system's clock, by the first 15 letters of their names.
+const STEERERS: [&str; 5] = ["ptp4l", "phc2sys", "chronyd", "ntpd", "systemd-timesyn"];
+
+/// Whether one of them does, and well enough.
 fn synchronised(host: &Host<'_>) -> Finding {
     let why = "one-way latency is the difference of two machines' clocks";
     let wanted = "ptp4l and phc2sys, or chronyd";
     let check = new("synchronised", "clock synchronisation", wanted, why);
-    let mut running = Vec::new();
-    for name in ["ptp4l", "phc2sys", "chronyd", "ntpd", "systemd-timesyn"] {
-        match runs(host, name) {
-            Err(reason) => return check.unknown(reason),
-            Ok(true) => running.push(name),
-            Ok(false) => {}
-        }
-    }
+    let names = match &host.running {
+        Ok(names) => names,
+        Err(reason) => return check.unknown(reason),
+    };
+    let mut running = STEERERS.to_vec();
+    running.retain(|name| names.contains(*name));
     let has = |name| running.contains(&name);
     let good = has("ptp4l") && has("phc2sys") || has("chronyd");
     let seen = if running.is_empty() { "none".to_owned() } else { running.join(", ") };

@@ -1,5 +1,7 @@
 //! What is examined: the machine's files, its RDMA device and interface, the CPUs that matter.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +77,8 @@ pub(crate) struct Host<'a> {
     pub(crate) interface: Option<String>,
     /// CPUs that must not wait; empty when nobody has said which.
     pub(crate) hot: Cpus,
+    /// Names of the processes, or why they are not known.
+    pub(crate) running: Result<BTreeSet<String>, String>,
 }
 
 const DEVICES: &str = "/sys/class/infiniband";
@@ -95,7 +99,8 @@ impl<'a> Host<'a> {
         let of_device = device.as_ref().and_then(|device| device.interface.clone());
         let interface = wishes.interface.clone().or(of_device);
         let hot = wishes.cpus.clone().unwrap_or_else(|| isolated(root));
-        Ok(Self { root, profile, device, device_gap, interface, hot })
+        let running = processes(root);
+        Ok(Self { root, profile, device, device_gap, interface, hot, running })
     }
 
     pub(crate) const fn tools(&self) -> Tools<'a> {
@@ -138,6 +143,14 @@ pub(crate) fn cpus_in(root: &Root, path: &str) -> Result<Cpus, String> {
 
 fn isolated(root: &Root) -> Cpus {
     cpus_in(root, "/sys/devices/system/cpu/isolated").unwrap_or_default()
+}
+
+/// The names of all processes, as far as the kernel keeps them: 15 letters.
+fn processes(root: &Root) -> Result<BTreeSet<String>, String> {
+    let entries = root.list("/proc").map_err(|gap| gap.reason("no processes are shown"))?;
+    let numbers = entries.iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
+    // A process may end while we look, and then it does not run.
+    Ok(numbers.filter_map(|pid| root.value(&format!("/proc/{pid}/comm")).ok()).collect())
 }
 
 fn choose_device(root: &Root, names: &[String], wishes: &Wishes) -> Result<Option<String>> {

@@ -72,7 +72,7 @@ impl Human<'_> {
         match found.status {
             Status::Ok => return writeln!(f, "{seen}"),
             Status::Unknown => writeln!(f, "{}", found.reason.as_deref().unwrap_or_default())?,
-            Status::Warn | Status::Fail => writeln!(f, "{seen}, wanted {}", found.wanted)?,
+            Status::Warn | Status::Fail => writeln!(f, "{seen}; wanted {}", found.wanted)?,
         }
         if found.status != Status::Unknown {
             self.below(f, "why", &found.why)?;

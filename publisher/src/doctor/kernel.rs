@@ -1,5 +1,7 @@
 //! What the kernel and its helpers do on their own, and on which cores.
 
+use std::collections::BTreeSet;
+
 use super::cpus::Cpus;
 use super::finding::{Check, Finding, Section, Step};
 use super::host::{Device, Host, cpus_in};
@@ -109,28 +111,20 @@ fn work_queues(host: &Host<'_>) -> Finding {
     })
 }
 
-/// Whether a process of this name runs.
-pub(super) fn runs(host: &Host<'_>, name: &str) -> Result<bool, String> {
-    let processes = host.root.list("/proc").map_err(|gap| gap.reason("no processes are shown"))?;
-    let mut numbers = processes.iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
-    // A process may end while we look, and then it does not run.
-    Ok(numbers.any(|pid| host.root.value(&format!("/proc/{pid}/comm")).is_ok_and(|c| c == name)))
-}
-
 fn balancer(host: &Host<'_>) -> Finding {
     let why = "it moves interrupts of other devices to the hot cores";
     let check = Check::new(Section::Kernel, "kernel.irqbalance", "irqbalance", "not running", why);
-    match runs(host, "irqbalance") {
+    match &host.running {
         Err(reason) => check.unknown(reason),
-        Ok(running) => check.warn_unless(!running, state(running), || {
+        Ok(names) => check.warn_unless(!names.contains("irqbalance"), state(names), || {
             let command = "systemctl disable --now irqbalance";
             vec![Step::run("interrupts stay where they are put", command)]
         }),
     }
 }
 
-fn state(running: bool) -> &'static str {
-    if running { "running" } else { "not running" }
+fn state(names: &BTreeSet<String>) -> &'static str {
+    if names.contains("irqbalance") { "running" } else { "not running" }
 }
 
 /// Interrupts of the RDMA device.

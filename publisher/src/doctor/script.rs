@@ -44,7 +44,7 @@ impl fmt::Display for Script<'_> {
 
 fn state(finding: &Finding) -> String {
     match &finding.seen {
-        Some(seen) => format!("{seen}, wanted {}", finding.wanted),
-        None => format!("not known, wanted {}", finding.wanted),
+        Some(seen) => format!("{seen}; wanted {}", finding.wanted),
+        None => format!("not known; wanted {}", finding.wanted),
     }
 }

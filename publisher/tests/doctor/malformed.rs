@@ -1,7 +1,7 @@
 //! Files that hold anything at all: never a panic, never a value made up.
 
 use proptest::prelude::*;
-use tapecast_publisher::doctor::{Human, Script, Status};
+use tapecast_publisher::doctor::{Human, Root, Script, Status, perform};
 
 use crate::trees::{Kind, Tree};
 
@@ -54,6 +54,9 @@ proptest! {
         let script = Script(&report).to_string();
         prop_assert!(human.chars().all(|c| c == '\n' || !c.is_control()));
         prop_assert!(script.lines().all(|line| line.starts_with('#') || !line.contains("reboot")));
+        // Mending such a machine ends well, too, and makes no files.
+        let _ = perform(&Root::open(tree.path()).unwrap(), &report);
+        prop_assert_eq!(tree.files(), files);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn the_report_shows_what_is_wrong_with_its_remedy_and_sums_up() {
     assert!(text.starts_with(heading), "{text}");
     for line in [
         "warn     MTU ",
-        "  1500, wanted at least 4192\n",
+        "  1500; wanted at least 4192\n",
         "fix: ip link set dev enp59s0f0np0 mtu 4200\n",
         "FAIL     rpg_min_rate (Mb/s) ",
         "1 warning and 1 failure, 0 unknown. Fails: rpg_min_rate (Mb/s).\n",
