@@ -73,7 +73,7 @@ pub(crate) fn run(words: &[&str]) -> Result<String, String> {
         return Ok(output);
     }
     let said = complaint.lines().chain(output.lines()).find(|line| !line.trim().is_empty());
-    let said = said.map_or_else(|| status.to_string(), |line| excerpt(line));
+    let said = said.map_or_else(|| status.to_string(), excerpt);
     Err(format!("`{}` failed: {said}", words.join(" ")))
 }
 
