@@ -293,8 +293,9 @@ fn gather(name_or_file: &str, depth: usize) -> Result<toml::Table> {
         bail!("{name_or_file} extends itself");
     }
     let text = text_of(name_or_file)?;
-    let parsed: Result<toml::Table, _> = text.parse();
-    let mut table = parsed.with_context(|| format!("the profile {name_or_file} is not TOML"))?;
+    let parsed: Result<toml::Table, toml::de::Error> = text.parse();
+    let mut table = parsed
+        .map_err(|error| anyhow!("the profile {name_or_file} is not TOML: {}", error.message()))?;
     let Some(base) = table.remove("extends") else { return Ok(table) };
     let base = base.as_str().context("extends: write the name of a profile")?.to_owned();
     let mut whole = gather(&base, depth - 1)?;
