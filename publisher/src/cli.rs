@@ -67,7 +67,11 @@ TAPECAST_SHM_RING_BYTES. `tapecast-publisher check-config` lists all keys.
 
 At the end of a file the publisher marks every book as ended and goes on serving the last books to
 whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal
-ends it at once. SIGHUP makes it read the files of its certificates again.
+ends it at once.
+
+SIGHUP makes it read its configuration and the files of its certificates again. What can change
+does; what cannot is named in the log, and stays until a restart. When something in it is wrong,
+nothing changes.
 
 With --fabric verbs subscribers attach over TCP (--listen) and are written to by RDMA. Beyond a
 loopback address that takes TLS: `tapecast-publisher certificates` makes the files for it.

@@ -14,4 +14,5 @@ pub mod journal;
 pub mod logging;
 pub mod report;
 pub mod sender;
+pub mod service;
 pub mod source;

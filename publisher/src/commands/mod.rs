@@ -6,6 +6,7 @@ mod generate;
 mod kept_ring;
 mod open;
 mod plant;
+mod reread;
 mod run;
 #[cfg(feature = "verbs")]
 mod verbs_plant;
@@ -20,7 +21,7 @@ pub use generate::generate;
 pub use run::run;
 
 use crate::cli::ConfigArgs;
-use crate::config::{self, Effective};
+use crate::config::{self, Effective, Layers};
 
 /// `check-config`: prints the effective configuration.
 ///
@@ -42,10 +43,15 @@ fn print(text: &impl std::fmt::Display) -> Result<()> {
 }
 
 fn load(args: &ConfigArgs) -> Result<Effective> {
+    Ok(config::load(&layers(args))?)
+}
+
+/// What the configuration is made of.
+fn layers(args: &ConfigArgs) -> Layers {
     // Names and values that are not text cannot be ours; a key's value that is not shows up as
     // wrong, with its name.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
         .map(|(name, value)| (name, value.to_string_lossy().into_owned()));
-    Ok(config::load(&args.layers(environment))?)
+    args.layers(environment)
 }

@@ -46,6 +46,16 @@ impl Silence {
         Self { after, looked: None, quiet: Duration::ZERO, is_silent: false, record }
     }
 
+    /// Changes how long a feed may be quiet.
+    pub(super) const fn set_after(&mut self, after: Duration) {
+        self.after = after;
+    }
+
+    /// Whether the feed is silent now.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     /// Looks at the beats of a feed that is connected.
     pub(super) fn on_look(&mut self, beats: u64, now: Instant) -> Option<Change> {
         let before = self.looked.replace((beats, now));

@@ -194,7 +194,7 @@ impl Effective {
     }
 }
 
-fn value_of(config: &Config, key: &Key) -> Option<toml::Value> {
+pub(super) fn value_of(config: &Config, key: &Key) -> Option<toml::Value> {
     let found = flat_config(config).into_iter().find(|(path, _)| path == key.path);
     found.map(|(_, value)| value)
 }

@@ -13,6 +13,7 @@ mod journal;
 mod keys;
 mod lag;
 mod layers;
+mod live;
 mod network;
 mod places;
 mod printed;
@@ -39,6 +40,7 @@ pub use lag::LagConfig;
 
 pub use keys::{KEYS, Key};
 pub use layers::{Effective, Layers, load};
+pub use live::Adopted;
 pub use network::{FabricConfig, ListenConfig, RdmaConfig, TlsConfig};
 pub use places::{default_socket, prepare_socket_folder};
 pub use value::{Names, Switch, Whole};
