@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => commands::generate(&args),
         Command::CheckConfig(args) => commands::check_config(&args),
         Command::Certificates(args) => commands::certificates(&args),
+        Command::Pages(args) => commands::pages(&args),
     };
     match outcome {
         Ok(code) => code,

@@ -5,6 +5,7 @@ mod check;
 mod generate;
 mod kept_ring;
 mod open;
+mod pages;
 mod plant;
 mod reread;
 mod run;
@@ -18,19 +19,22 @@ use anyhow::{Context, Result};
 
 pub use certificates::certificates;
 pub use generate::generate;
+pub use pages::pages;
 pub use run::run;
 
-use crate::cli::ConfigArgs;
+use crate::cli::{CheckArgs, ConfigArgs};
 use crate::config::{self, Effective, Layers};
 
 /// `check-config`: prints the effective configuration.
 ///
 /// # Errors
 /// When the configuration cannot be used.
-pub fn check_config(args: &ConfigArgs) -> Result<ExitCode> {
-    let effective = load(args)?;
+pub fn check_config(args: &CheckArgs) -> Result<ExitCode> {
+    let effective = load(&args.config)?;
     check::check(&effective)?;
-    print(&effective)?;
+    if !args.quiet {
+        print(&effective)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
