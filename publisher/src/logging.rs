@@ -38,10 +38,18 @@ pub fn start(config: &LogConfig) {
     }
 }
 
-/// Changes the least severe line that is written.
-pub fn set_level(level: LogLevel) {
+/// Changes the least severe line that is written. What `change` says is written when either level
+/// lets it through.
+pub fn change_level(level: LogLevel, change: impl FnOnce()) {
+    let level = filter(level);
+    modify(|present| *present = level.max(*present));
+    change();
+    modify(|present| *present = level);
+}
+
+fn modify(change: impl FnOnce(&mut LevelFilter)) {
     if let Some(handle) = LEVEL.get()
-        && let Err(error) = handle.modify(|filtered| *filtered = filter(level))
+        && let Err(error) = handle.modify(change)
     {
         warn!("the log level cannot be changed: {error}");
     }

@@ -117,7 +117,7 @@ from_the_first() {
             if (!defined $epoch || $life ne $epoch) { $epoch = $life; %next = (); $lives++; }
             # In the first life it came late, and began with an image.
             my $expected = $next{$symbol} // ($lives == 1 ? $number : 1);
-            if ($number - $conflated != $expected) {
+            if ($number != $expected || $conflated && $lives > 1) {
                 print "$symbol in life $lives: $number (conflated $conflated), expected $expected\n";
                 $bad = 1;
             }
@@ -162,7 +162,7 @@ installs() {
 serves() {
     follow one alice
     follow two bob
-    expect 'two users of the group attach and read' soon all_read
+    expect 'two users of the group attach and read' all_read
     expect 'the status counts them, and what is published' soon is StatusText '^2 subscribers, [1-9][0-9,]* snapshots/s$'
     run systemctl status "$unit"
     expect 'systemctl status shows that' printed 'Status: "2 subscribers, '
@@ -211,7 +211,7 @@ reloads() {
 comes_back() { # WHAT PID
     expect "$1: another process serves" soon new_main "$2"
     expect "$1: both subscribers are back" soon subscribers 2
-    expect "$1: they read on" soon all_read
+    expect "$1: they read on" all_read
     expect "$1: in the same ring" same_ring
     expect "$1: from the first snapshot on, nothing left out" from_the_first
 }
@@ -228,7 +228,18 @@ crashes() {
 }
 
 hangs() {
-    local before
+    local before holder
+    before=$(main)
+    mark
+    ./hold-thread.pl "$before" tapecast-sender >"$work/held" 2>&1 &
+    holder=$!
+    expect 'the sender thread alone is stopped' soon grep -q held "$work/held"
+    expect 'the others live' fails grep -q '^State:.T' "/proc/$before/status"
+    expect 'systemd notices that the sender hangs' soon says 'Watchdog timeout'
+    comes_back 'hung sender' "$before"
+    kill "$holder" 2>/dev/null
+    wait "$holder"
+
     mkdir -p "/etc/systemd/system/$unit.service.d"
     printf '[Service]\nWatchdogSec=1s\n' >"/etc/systemd/system/$unit.service.d/quick.conf"
     # Three messages a minute, say: the watchdog must not take that for a hang.
@@ -245,15 +256,6 @@ hangs() {
     systemctl restart "$unit"
     expect 'it is restarted' soon new_main "$before"
     all_read
-
-    before=$(main)
-    mark
-    ./hold-thread.pl "$before" tapecast-sender >"$work/held" 2>&1 &
-    expect 'the sender thread alone is stopped' soon grep -q held "$work/held"
-    expect 'the others live' fails grep -q '^State:.T' "/proc/$before/status"
-    expect 'systemd notices that the sender hangs' soon says 'Watchdog timeout'
-    comes_back 'hung sender' "$before"
-    wait "$!"
 
     before=$(main)
     mark

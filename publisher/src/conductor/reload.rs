@@ -198,16 +198,17 @@ impl<H: Host> Conductor<H> {
         self.entitlements = entitlements;
         self.settings.follow(&effective.config);
         self.silence.set_after(self.settings.silent_after);
-        logging::set_level(effective.config.log.level);
         let changed = match changed.is_empty() {
             true => "nothing in it has changed".to_owned(),
             false => format!("changed: {}", changed.join(", ")),
         };
         let files = if has_tls { ", and the TLS files" } else { "" };
-        info!("SIGHUP: the configuration was read again{files}; {changed}");
-        for key in needs_restart {
-            warn!("{key} cannot change while running: restart to apply");
-        }
+        logging::change_level(effective.config.log.level, || {
+            info!("SIGHUP: the configuration was read again{files}; {changed}");
+            for key in needs_restart {
+                warn!("{key} cannot change while running: restart to apply");
+            }
+        });
         if let Some(reloads) = &mut self.reloads {
             reloads.running = effective;
         }

@@ -8,5 +8,7 @@ mod entitlements;
 mod lag;
 mod life;
 mod misuse;
+mod reload;
+mod service;
 mod sessions;
 mod support;
