@@ -144,7 +144,9 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
-    use super::ListenerOptions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{Listener, ListenerOptions};
     use crate::{Access, BindError};
 
     fn mode(access: Access, group: Option<&str>, mode: Option<u32>) -> Result<u32, BindError> {
@@ -163,6 +165,26 @@ mod tests {
         assert_eq!(mode(others(), None, None).unwrap(), 0o666);
         assert_eq!(mode(others(), Some("feed"), None).unwrap(), 0o660);
         assert_eq!(mode(others(), Some("feed"), Some(0o600)).unwrap(), 0o600);
+    }
+
+    #[test]
+    fn the_mode_follows_the_access_unless_it_was_given() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _context = runtime.enter();
+        let folder = tempfile::tempdir().unwrap();
+        let others = || Access::resolve(&["4000000001".into()], &[]).unwrap();
+        for (given, modes) in [(None, [0o600, 0o666, 0o600]), (Some(0o660), [0o660; 3])] {
+            let path = folder.path().join("p.sock");
+            let options =
+                ListenerOptions { mode: given, ..ListenerOptions::new(&path, Access::own()) };
+            let listener = Listener::bind(options).unwrap();
+            let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            let first = mode();
+            listener.set_access(others()).unwrap();
+            let second = mode();
+            listener.set_access(Access::own()).unwrap();
+            assert_eq!([first, second, mode()], modes);
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Log lines: to the journal, with their fields, where that is what stderr is; else to stderr, as
 //! text or JSON.
 
+mod sentences;
+
 use std::env;
 use std::io;
 use std::os::fd::AsFd;
@@ -14,6 +16,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{Handle, Layer as Changeable};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt};
+
+use sentences::Sentences;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
@@ -81,7 +85,7 @@ where
         return (stderr.json().flatten_event(true).boxed(), None);
     }
     let problem = match stderr_is_the_journal().then(journal) {
-        Some(Ok(journal)) => return (journal.boxed(), None),
+        Some(Ok(journal)) => return (Sentences(journal).boxed(), None),
         Some(Err(error)) => Some(error),
         None => None,
     };
