@@ -91,7 +91,7 @@ all_read() { # whether each gets something new
 subscribers() { is StatusText "^$1 subscribers?, "; }
 # Device and inode of the ring that a process has mapped.
 ring() { # PID
-    awk '/memfd:tapecast/ && !seen[$4 " " $5]++ { print $4, $5 }' "/proc/$1/maps" | sort | head -n 1
+    awk '/memfd:tapecast-region/ && !seen[$4 " " $5]++ { print $4, $5 }' "/proc/$1/maps" | sort | head -n 1
 }
 same_ring() {
     local pid found
