@@ -288,16 +288,22 @@ upgrades() {
 }
 
 stops() {
-    local stuck
+    local began
+    # The publisher gives a subscriber that it waits for two seconds to read what is queued.
+    set_key shm 'ring_bytes = "64 KiB"'
+    set_key access 'lossless = true'
     watchdog 1s
     systemctl restart "$unit"
-    soon subscribers 2
-    # The publisher gives it two seconds to leave.
-    stuck=$(pgrep -n -x tapecast-subscr)
-    kill -STOP "$stuck"
+    as alice tapecast-subscriber tail --quiet --policy lossless --name stuck --socket "$socket" \
+        >/dev/null 2>&1 &
+    soon subscribers 3
+    pkill -STOP -f 'tapecast-subscriber tail --quiet'
+    expect 'a lossless subscriber that stops, stops everybody' soon is StatusText ' 0 snapshots/s$'
     mark
+    began=${EPOCHREALTIME/./}
     expect 'it stops' systemctl stop "$unit"
-    expect 'in order, although that takes longer than the watchdog waits' is Result '^success$'
+    expect 'that took longer than the watchdog waits' test $((${EPOCHREALTIME/./} - began)) -gt 1200000
+    expect 'it was in order all the same' is Result '^success$'
     # runuser has stopped with its child.
     pkill -CONT -x 'runuser|tapecast-subscr'
     expect 'it says so' says 'closing: the publisher was stopped' 6
