@@ -329,8 +329,8 @@ stops() {
     expect 'it stops' systemctl stop "$unit"
     expect 'that took longer than the watchdog waits' test $((${EPOCHREALTIME/./} - began)) -gt 1200000
     expect 'it was in order all the same' is Result '^success$'
-    # runuser has stopped with its child.
-    pkill -CONT -x 'runuser|tapecast-subscr'
+    # With the runuser that has stopped beside it.
+    pkill -KILL -f 'tapecast-subscriber tail --quiet'
     expect 'it says so' says 'closing: the publisher was stopped' 6
     expect 'its folder is gone, and the socket with it' test ! -e /run/tapecast
     expect 'systemd holds no ring' is NFileDescriptorStore '^0$'
