@@ -107,6 +107,8 @@ export function graph(title, description, unit, targets, more = {}) {
             fillOpacity: more.stack ? 40 : 8,
             showPoints: 'never',
             spanNulls: false,
+            // What is 0 most of the time is drawn at the bottom of a small scale, not of a huge one.
+            ...(unit === 'cps' || unit === 'short' ? { axisSoftMax: 1 } : {}),
             stacking: { mode: more.stack ? 'normal' : 'none', group: 'A' },
             scaleDistribution: more.log ? { type: 'log', log: 10 } : { type: 'linear' },
             thresholdsStyle: { mode: more.thresholds ? 'dashed' : 'off' },
@@ -118,6 +120,7 @@ export function graph(title, description, unit, targets, more = {}) {
             placement: 'bottom',
             showLegend: true,
             calcs: more.table ? ['lastNotNull', 'max'] : [],
+            ...(more.table ? { sortBy: 'Max', sortDesc: true } : {}),
         },
         tooltip: { mode: 'multi', sort: 'desc' },
     };

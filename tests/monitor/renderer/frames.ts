@@ -16,7 +16,7 @@ export interface Settings {
 // Some are exported under two names.
 const known = new Map(Object.values(standardTransformers).map((one: any) => [one.id, one]));
 standardTransformersRegistry.setInit(() => [...known.values()].map((transformation) => ({
-    id: transformation.id, name: transformation.name, transformation, editor: () => null,
+    id: transformation.id, name: transformation.name, transformation: () => transformation, editor: () => null,
 })) as any);
 
 async function ask(path: string, words: Record<string, string | number>) {
