@@ -405,6 +405,9 @@ config_flags! {
     /// seconds) or close (each file when it is closed) [default: never]
     #[arg(value_name = "WHEN", help_heading = "Journal")]
     journal_sync: "journal-sync" => "journal.sync",
+    /// Serve figures over HTTP for Prometheus, e.g. 127.0.0.1:7412 [default: nowhere]
+    #[arg(value_name = "IP:PORT", help_heading = "Monitoring")]
+    metrics: "metrics" => "metrics.address",
     /// Least severe log line: error, warn, info, debug, trace [default: info]
     #[arg(value_name = "LEVEL", help_heading = "Log")]
     log_level: "log-level" => "log.level",

@@ -12,6 +12,7 @@ pub mod config;
 pub mod feed;
 pub mod journal;
 pub mod logging;
+pub mod metrics;
 pub mod report;
 pub mod sender;
 pub mod source;

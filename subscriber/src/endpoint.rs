@@ -7,7 +7,9 @@ use tapecast_core::account::{Account, Totals};
 use tapecast_fabric::shm::{RegionLife, ShmEndpoint};
 #[cfg(feature = "verbs")]
 use tapecast_fabric::verbs::VerbsEndpoint;
-use tapecast_fabric::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError};
+use tapecast_fabric::{
+    ChannelState, Delivery, Endpoint, LatencyReport, PollError, Timing, WaitError,
+};
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos};
 
 /// The endpoint of a session. The fabric is chosen once per session; each call costs a predictable
@@ -195,6 +197,10 @@ impl Endpoint for AnyEndpoint {
         with!(self, endpoint => endpoint.settle(totals));
     }
 
+    fn show_timing(&mut self, timing: &Timing) {
+        with!(self, endpoint => endpoint.show_timing(timing));
+    }
+
     fn report(&mut self, now: Nanos, latency: LatencyReport) {
         with!(self, endpoint => endpoint.report(now, latency));
     }
@@ -267,6 +273,8 @@ impl Endpoint for Spent {
     fn withdraw(&mut self, _id: InstrumentId) {}
 
     fn settle(&mut self, _totals: &Totals) {}
+
+    fn show_timing(&mut self, _timing: &Timing) {}
 
     fn report(&mut self, _now: Nanos, _latency: LatencyReport) {}
 

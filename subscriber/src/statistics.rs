@@ -2,10 +2,13 @@
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use tapecast_fabric::LatencyReport;
-use tapecast_fabric::{Endpoint, Receiver};
-use tapecast_telemetry::{InterarrivalJitter, Jitter, LatencyFigures, LatencySummary};
+use tapecast_fabric::{
+    CELL_SAMPLES, CELL_TRANSIT_WORDS, ClockReport, Endpoint, LatencyReport, Receiver, Timing,
+};
+use tapecast_telemetry::LatencySummary;
+use tapecast_telemetry::{BUCKETS, InterarrivalJitter, Jitter, LatencyBuckets, LatencyFigures};
 use tapecast_telemetry::{SkewRecord, SkewSampler};
+use tapecast_wire::limits::SAMPLE_SLOT_NS;
 use tapecast_wire::{Epoch, Flags, Nanos, Snapshot as Record};
 
 use crate::directory::Directory;
@@ -13,6 +16,9 @@ use crate::directory::Directory;
 /// Every so many snapshots of the channel one is sampled for skew. The same for all subscribers,
 /// because only equal samples can be compared.
 const SKEW_EVERY: u64 = 16;
+
+const _: () =
+    assert!(BUCKETS + 1 == CELL_TRANSIT_WORDS, "a session cell has a word for each bucket");
 
 /// Figures of one subscription, over all its sessions.
 ///
@@ -98,7 +104,7 @@ pub struct Summary {
 /// Counts what an account does not: suspect books, latency, skew.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    timing: Option<Box<Timing>>,
+    timing: Option<Box<Measured>>,
     suspect: u64,
     feed_gaps: u64,
     /// Whether the last snapshot of an instrument was suspect, by id.
@@ -107,21 +113,32 @@ pub(crate) struct Recorder {
 }
 
 #[derive(Debug)]
-struct Timing {
+struct Measured {
     latency: LatencySummary,
     jitter: InterarrivalJitter,
     skew: Option<SkewSampler>,
     taken: Vec<SkewRecord>,
+    session: SessionTiming,
+}
+
+/// What the publisher is told about latency in the present session.
+#[derive(Clone, Debug, Default)]
+struct SessionTiming {
+    transit: LatencyBuckets,
+    samples: [(u64, u64); CELL_SAMPLES],
+    /// The time slot sampled last.
+    slot: u64,
 }
 
 impl Recorder {
     pub(crate) fn new(latency: bool, skew_samples: usize, capacity: usize) -> Self {
         let skew = (skew_samples > 0).then(|| SkewSampler::new(SKEW_EVERY, skew_samples));
-        let timing = Timing {
+        let timing = Measured {
             latency: LatencySummary::new(),
             jitter: InterarrivalJitter::new(),
             skew,
             taken: Vec::new(),
+            session: SessionTiming::default(),
         };
         Self {
             timing: latency.then(|| Box::new(timing)),
@@ -158,6 +175,7 @@ impl Recorder {
         self.is_suspect.resize(capacity, false);
         if let Some(timing) = self.timing.as_deref_mut() {
             timing.jitter.clear();
+            timing.session = SessionTiming::default();
             timing.take_skew(ended);
         }
     }
@@ -171,6 +189,16 @@ impl Recorder {
             p99_9_ns: figures.p99_9_ns,
             max_ns: figures.max_ns,
         }
+    }
+
+    /// What the publisher is told in full; `None` where latency is not measured.
+    pub(crate) fn timing(&self, clock: ClockReport) -> Option<Timing> {
+        let Measured { jitter, session, .. } = self.timing.as_deref()?;
+        let SessionTiming { transit, samples, .. } = session;
+        let mut words = [0; CELL_TRANSIT_WORDS];
+        words[..BUCKETS].copy_from_slice(&transit.counts);
+        words[BUCKETS] = transit.sum_ns;
+        Some(Timing { transit: words, jitter_ns: jitter.ns(), clock, samples: *samples })
     }
 
     pub(crate) fn latency(&self) -> LatencySummary {
@@ -202,7 +230,7 @@ impl Recorder {
     }
 }
 
-impl Timing {
+impl Measured {
     fn on_delivery(&mut self, record: &Record<'_>, received: Nanos) {
         let flags = record.flags();
         if flags.contains(Flags::INITIAL_IMAGE) {
@@ -212,6 +240,7 @@ impl Timing {
         let transit_ns = received.since(record.ts_publish()).get();
         self.latency.record(transit_ns);
         self.jitter.on_transit(transit_ns);
+        self.session.on_delivery(record, transit_ns);
         if let Some(skew) = &mut self.skew
             && !flags.contains(Flags::CONFLATED)
         {
@@ -231,6 +260,32 @@ impl Timing {
             }
             None if fresh.samples.is_empty() => {}
             None => self.taken.push(fresh),
+        }
+    }
+}
+
+impl SessionTiming {
+    #[inline]
+    fn on_delivery(&mut self, record: &Record<'_>, transit_ns: u64) {
+        self.transit.record(transit_ns);
+        let slot = record.ts_publish().get() / SAMPLE_SLOT_NS;
+        if slot > self.slot {
+            self.sample(slot, record, transit_ns);
+        }
+    }
+
+    /// The first snapshot of a time slot. Everybody who is sent everything has the same one, which
+    /// is how the publisher compares subscribers.
+    #[cold]
+    fn sample(&mut self, slot: u64, record: &Record<'_>, transit_ns: u64) {
+        let passed = (slot - self.slot).min(CELL_SAMPLES as u64);
+        for empty in slot + 1 - passed..=slot {
+            self.samples[(empty % CELL_SAMPLES as u64) as usize] = (0, 0);
+        }
+        self.slot = slot;
+        if !record.flags().contains(Flags::CONFLATED) {
+            let sample = &mut self.samples[(slot % CELL_SAMPLES as u64) as usize];
+            *sample = (record.channel_sequence().get(), transit_ns);
         }
     }
 }

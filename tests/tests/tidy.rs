@@ -212,7 +212,7 @@ fn crates_know_only_what_the_architecture_allows() {
         ("shared/telemetry/Cargo.toml", &[]),
         ("shared/ring/Cargo.toml", &["wire"]),
         ("shared/core/Cargo.toml", &["wire"]),
-        ("shared/fabric/Cargo.toml", &["core", "ring", "wire"]),
+        ("shared/fabric/Cargo.toml", &["core", "ring", "telemetry", "wire"]),
         ("shared/control/Cargo.toml", &["telemetry", "wire"]),
         ("shared/journal/Cargo.toml", &["wire"]),
     ];

@@ -127,6 +127,7 @@ impl<K: SnapshotSink> EventSink for BookBuilder<K> {
             return;
         }
         self.shared.stats.events += 1;
+        self.shared.stats.gaps += u64::from(matches!(event, MarketEvent::Gap));
         let book = &mut self.books[instrument.index()];
         if book.apply(stamp, event, &mut self.shared) && !book.queued {
             book.queued = true;

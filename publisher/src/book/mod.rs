@@ -63,6 +63,8 @@ pub trait SnapshotSink {
 pub struct BookStats {
     /// Events applied.
     pub events: u64,
+    /// Gaps that the feed has told of, by instrument.
+    pub gaps: u64,
     /// Snapshots handed on.
     pub snapshots: u64,
     /// Events for an order that is not in the book; ignored (a modification adds it instead).

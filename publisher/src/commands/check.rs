@@ -9,7 +9,7 @@ use rustix::fs::{Access as Rights, access as access_to};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tapecast_control::{Access, TlsFileError, TlsFiles, TlsIdentity};
 
-use crate::config::{ConfigError, Effective, FabricKind, SourceKind};
+use crate::config::{ConfigError, Effective, FabricKind, SourceKind, TlsConfig};
 
 /// Checks everything.
 ///
@@ -23,6 +23,7 @@ pub(super) fn check(effective: &Effective) -> Result<()> {
     access(effective)?;
     effective.entitlements()?;
     tls_identity(effective)?;
+    metrics_identity(effective)?;
     core(effective)
 }
 
@@ -41,30 +42,48 @@ pub(super) fn tls_identity(effective: &Effective) -> Result<Option<TlsIdentity>>
     if config.fabric.kind != FabricKind::Verbs || !config.tls.is_on(config.listen.address) {
         return Ok(None);
     }
+    identity(effective, "tls", &config.tls).map(Some)
+}
+
+/// What protects the metrics endpoint; nothing when it is not protected, or there is none.
+pub(super) fn metrics_identity(effective: &Effective) -> Result<Option<TlsIdentity>> {
+    let metrics = &effective.config.metrics;
+    let protection = metrics.protection();
+    match metrics.address {
+        Some(address) if protection.is_on(address) => {
+            identity(effective, "metrics", &protection).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn identity(effective: &Effective, section: &str, tls: &TlsConfig) -> Result<TlsIdentity> {
     // They are all set: without one the configuration was refused when it was read.
     let path = |file: &Option<PathBuf>| file.clone().unwrap_or_default();
     let files = TlsFiles {
-        certificate: path(&config.tls.certificate),
-        key: path(&config.tls.key),
-        client_ca: path(&config.tls.client_ca),
+        certificate: path(&tls.certificate),
+        key: path(&tls.key),
+        client_ca: path(&tls.client_ca),
     };
     let identity = TlsIdentity::load(files);
-    Ok(Some(identity.map_err(|error| tls_problem(effective, &error))?))
+    Ok(identity.map_err(|error| tls_problem(effective, section, tls, &error))?)
 }
 
 /// Names the key whose file is wrong.
-fn tls_problem(effective: &Effective, error: &TlsFileError) -> ConfigError {
-    let tls = &effective.config.tls;
+fn tls_problem(
+    effective: &Effective,
+    section: &str,
+    tls: &TlsConfig,
+    error: &TlsFileError,
+) -> ConfigError {
     let text = error.to_string();
-    let keys = [
-        ("tls.certificate", &tls.certificate),
-        ("tls.key", &tls.key),
-        ("tls.client_ca", &tls.client_ca),
-    ];
+    let keys =
+        [("certificate", &tls.certificate), ("key", &tls.key), ("client_ca", &tls.client_ca)];
     let named = keys
         .iter()
         .find(|(_, file)| file.as_ref().is_some_and(|file| text.contains(&format!("{file:?}"))));
-    effective.contradiction(named.map_or("tls.certificate", |(key, _)| key), text)
+    let key = named.map_or("certificate", |(key, _)| key);
+    effective.contradiction(&format!("{section}.{key}"), text)
 }
 
 fn fabric(effective: &Effective) -> Result<()> {

@@ -17,7 +17,10 @@ use tracing::{error, warn};
 use super::kept_ring::{self, Received};
 use crate::config::{Config, Idle, Seal};
 use crate::feed::{Directory, QUEUE_ITEMS, SilentSince};
-use crate::sender::{CommandPort, FeedItem, Sender, SenderProgress, SenderReport, command_ports};
+use crate::metrics::Device;
+use crate::sender::{
+    CommandPort, FeedItem, Sender, SenderFigures, SenderProgress, SenderReport, command_ports,
+};
 
 /// How long the sender's thread is given to end after the channel was closed.
 const SENDER_END_MAX: Duration = Duration::from_secs(2);
@@ -28,6 +31,8 @@ pub(super) struct Made<H, F> {
     pub(super) fabric: F,
     /// Wakes sleeping subscribers, where the network does not.
     pub(super) waker: Option<Waker>,
+    /// The RDMA device, where there is one.
+    pub(super) device: Option<Device>,
 }
 
 /// Memory and threads of a publisher.
@@ -50,11 +55,12 @@ impl<H: Host> Plant<H> {
         directory: &Directory,
         parker: Parker,
         made: Made<H, F>,
+        figures: Option<Arc<SenderFigures>>,
     ) -> Result<Self>
     where
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Made { host, mut fabric, waker } = made;
+        let Made { host, mut fabric, waker, .. } = made;
         let ringer = parker.ringer();
         enter_instruments(&mut fabric, directory)?;
         let bell = match &waker {
@@ -66,7 +72,7 @@ impl<H: Host> Plant<H> {
         let progress = Arc::new(SenderProgress::default());
         let silent_since = SilentSince::default();
         let sender = Sender::new(fabric, items, sender_port, Arc::clone(&progress));
-        let sender = sender.with_feed(silent_since.clone());
+        let sender = sender.with_feed(silent_since.clone()).with_figures(figures);
         let waker = waker.map(Waker::spawn).transpose();
         let waker = waker.context("cannot start the waker's thread")?;
         let sender = spawn_sender(sender, config, parker)?;
@@ -90,7 +96,7 @@ pub(super) fn shared_memory(
     let shm = kept_ring::open(&shm_config(config, epoch), received, sender)
         .context("the shared region (shm.ring_bytes, shm.instruments_max)")?;
     let Shm { host, fabric, waker, .. } = shm;
-    Ok(Made { host, fabric, waker: Some(waker) })
+    Ok(Made { host, fabric, waker: Some(waker), device: None })
 }
 
 fn shm_config(config: &Config, epoch: Epoch) -> ShmConfig {

@@ -15,22 +15,25 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::check::{access, check, tls_identity};
+use super::check::{access, check, metrics_identity, tls_identity};
 use super::kept_ring::{self, Received};
 use super::open::{WithSource, open_source};
 use super::plant::{self, Made, Plant, join};
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
-use crate::conductor::{Conductor, ConductorReport, FeedWatch, Parts, Settings, Signals};
+use crate::conductor::{
+    Conductor, ConductorReport, FeedWatch, Parts, Settings, Signals, questions,
+};
 use crate::config::{
     Config, Effective, FabricKind, LogFormat, SourceKind, Whole, prepare_socket_folder,
 };
-use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedQueue, Playback, StopFlag};
+use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedFigures, FeedQueue, Playback, StopFlag};
 use crate::journal::{self, JournalReport, JournalThread};
 use crate::logging;
+use crate::metrics::{Identity, MetricsServer, Sources};
 use crate::report::{Findings, Report, ReportFile};
-use crate::sender::SenderReport;
+use crate::sender::{SenderFigures, SenderReport};
 use crate::source::Source;
 use crate::source::journal::levels_of;
 use crate::source::pacing::Pacer;
@@ -65,11 +68,20 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Signals::new().context("cannot take over SIGTERM, SIGINT and SIGHUP")?
     };
     let listener = listen(&runtime, &effective)?;
+    let metrics = metrics(&effective)?;
     let stop = StopFlag::default();
     stop.heed_signals().context("cannot take over SIGTERM and SIGINT")?;
     let waits_end = stop.clone();
-    let start =
-        Start { args, effective: &effective, runtime: &runtime, signals, listener, stop, rings };
+    let start = Start {
+        args,
+        effective: &effective,
+        runtime: &runtime,
+        signals,
+        listener,
+        metrics,
+        stop,
+        rings,
+    };
     let levels_max = effective.config.book.levels.count();
     let life = match open_source(&effective.config.source, levels_max, &waits_end, start) {
         Err(_) if waits_end.is_stopped() => {
@@ -136,6 +148,12 @@ fn listen(runtime: &Runtime, effective: &Effective) -> Result<AnyListener> {
     }
 }
 
+fn metrics(effective: &Effective) -> Result<Option<MetricsServer>> {
+    let tls = metrics_identity(effective)?;
+    let address = effective.config.metrics.address;
+    Ok(address.map(|address| MetricsServer::bind(address, tls)).transpose()?)
+}
+
 /// What a publisher's life came to.
 struct Life {
     report: Report,
@@ -156,6 +174,8 @@ struct Start<'a> {
     runtime: &'a Runtime,
     signals: Signals,
     listener: AnyListener,
+    /// Where figures are served, if anywhere.
+    metrics: Option<MetricsServer>,
     /// Stops the feed.
     stop: StopFlag,
     /// Rings of publishers before this one.
@@ -205,7 +225,7 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener, stop, .. } = self;
+        let Self { args, effective, runtime, signals, listener, metrics, stop, .. } = self;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;
@@ -213,20 +233,36 @@ impl Start<'_> {
         let journal =
             journal::start(config, epoch, &directory).context("journal.path (--journal)")?;
         let (tap, scribe) = journal.unzip();
-        let plant = Plant::new(config, &directory, parker, made)?;
+        let figures = metrics.is_some().then(|| Arc::new(SenderFigures::default()));
+        let device = made.device.clone();
+        let plant = Plant::new(config, &directory, parker, made, figures.clone())?;
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
         let queue = FeedQueue::new(plant.queue, plant.bell.clone(), stop.clone());
         let pulse = queue.pulse().clone();
         // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
-        let encoder = encoder.with_journal(tap);
+        let encoder = encoder.with_journal(tap).with_stamps(figures.is_some());
         let books = BookBuilder::new(config.book.levels.count(), encoder);
         let playback = playback(args, config, &source);
-        let feed = Feed::new(source, books, playback);
+        let feed_figures = figures.as_ref().map(|_| FeedFigures::default());
+        let feed = Feed::new(source, books, playback).with_figures(feed_figures.clone());
         spawn_feed(feed, started, feed_ended)?;
         log_start(config, epoch, &directory, &listener);
         warn_of_open_door(config, &listener);
+        let (asker, questions) = questions();
+        let sources = figures.zip(feed_figures).map(|(sender, feed)| Sources {
+            identity: identity(config, epoch),
+            asker,
+            progress: Arc::clone(&plant.progress),
+            sender,
+            feed,
+            pool: pool.clone(),
+            directory: Arc::clone(&directory),
+            device,
+        });
+        let metrics = metrics.zip(sources).map(|(metrics, sources)| metrics.spawn(sources));
+        let metrics = metrics.transpose()?;
         let parts = Parts {
             listener,
             host: plant.host,
@@ -239,9 +275,11 @@ impl Start<'_> {
             stop,
             feed: FeedWatch { pulse, silent_since: plant.silent_since, bell: plant.bell },
             gate,
+            questions,
         };
         let conductor = Conductor::new(settings(args, config, epoch), parts);
         let ended = runtime.block_on(conductor.run(signals, feed_end));
+        drop(metrics);
         // The waker wakes everybody once more, so that nobody sleeps through the end.
         drop(plant.waker);
         let sender = join(plant.sender)?;
@@ -266,7 +304,12 @@ fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
         wait_for: args.wait_for as usize,
         exit_at_end: args.exit_at_end,
         silent_after: Duration::from_secs(config.source.silent_after_s.get()),
+        departed: Duration::from_secs(config.metrics.departed_s.get()),
     }
+}
+
+fn identity(config: &Config, epoch: Epoch) -> Identity {
+    Identity { name: config.publisher.name.clone(), fabric: config.fabric.kind.word(), epoch }
 }
 
 /// The instruments that are known before the source plays, so that the first subscriber can already

@@ -10,6 +10,7 @@ use tapecast_wire::{Epoch, Nanos};
 
 use super::plant::Made;
 use crate::config::{Config, LargestMtu, RdmaConfig};
+use crate::metrics::Device;
 
 /// Opens the device and registers the pool with it.
 ///
@@ -22,7 +23,12 @@ pub(super) fn make(
 ) -> Result<Made<VerbsHost, VerbsFabric>> {
     let created = VerbsHost::create(&verbs_config(config, epoch), pool);
     let Verbs { host, fabric } = created.context("the RDMA fabric (rdma.device, rdma.address)")?;
-    Ok(Made { host, fabric, waker: None })
+    let device = Device {
+        name: host.device_name().to_owned(),
+        port: host.port_number(),
+        class: "/sys/class/infiniband".into(),
+    };
+    Ok(Made { host, fabric, waker: None, device: Some(device) })
 }
 
 fn verbs_config(config: &Config, epoch: Epoch) -> VerbsConfig {

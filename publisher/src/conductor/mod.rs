@@ -16,6 +16,8 @@
 
 mod admission;
 mod ending;
+mod fan_out;
+mod figures;
 mod roster;
 mod session;
 mod signals;
@@ -43,6 +45,10 @@ use crate::sender::{Command, CommandPort, Outcome, SenderProgress};
 
 pub use admission::Refusals;
 use admission::{Grant, Ticket};
+pub use fan_out::FanOutFigures;
+use fan_out::FanOutSampling;
+use figures::Question;
+pub use figures::{Asker, Figures, Questions, SessionFigures, SessionTotals, questions};
 use roster::Roster;
 pub use roster::SessionRecord;
 use session::SessionEvent;
@@ -76,6 +82,8 @@ pub struct Settings {
     pub exit_at_end: bool,
     /// A feed that is connected and quiet for so long is silent; zero for never.
     pub silent_after: Duration,
+    /// Figures of a session are told for so long after it has left.
+    pub departed: Duration,
 }
 
 /// From when on a session lags.
@@ -109,6 +117,8 @@ pub struct Conductor<H: Host> {
     tickets_issued: u64,
     refusals: Refusals,
     evictions: Evictions,
+    fan_out: FanOutSampling,
+    questions: Questions,
     /// When lags were looked at last, and the time that has passed for them.
     lags_seen: Instant,
     lag_time: Nanos,
@@ -145,6 +155,8 @@ pub struct Parts<H: Host> {
     pub feed: FeedWatch,
     /// Lets the feed start.
     pub gate: StartGate<()>,
+    /// Who wants to know its figures.
+    pub questions: Questions,
 }
 
 /// What the conductor sees of the feed, and where it says what it makes of that.
@@ -195,6 +207,7 @@ enum Event {
     Session(SessionEvent),
     Signal(Notice),
     Feed(FeedEnd),
+    Question(Question),
     Tick,
 }
 
@@ -261,6 +274,7 @@ impl<H: Host> Conductor<H> {
             stop,
             feed,
             gate,
+            questions,
         } = parts;
         Self {
             settings,
@@ -281,6 +295,8 @@ impl<H: Host> Conductor<H> {
             tickets_issued: 0,
             refusals: Refusals::default(),
             evictions: Evictions::default(),
+            fan_out: FanOutSampling::default(),
+            questions,
             lags_seen: Instant::now(),
             lag_time: Nanos(0),
             looked: Instant::now(),
@@ -318,6 +334,7 @@ impl<H: Host> Conductor<H> {
             pending = self.listener.accept() => Event::Request(pending),
             Some(event) = self.events.recv() => Event::Session(event),
             signal = signals.next() => Event::Signal(signal),
+            question = self.questions.next() => Event::Question(question),
             Ok(end) = feed, if self.feed.is_none() => Event::Feed(end),
             () = tokio::time::sleep(tick) => Event::Tick,
         }
@@ -336,6 +353,7 @@ impl<H: Host> Conductor<H> {
                     return failed;
                 }
             }
+            Event::Question(question) => self.answer(question),
             Event::Tick => {}
         }
         self.look_around(Instant::now());

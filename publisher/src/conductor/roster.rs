@@ -1,22 +1,27 @@
 //! Who is attached, and who was.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tapecast_control::{Peer, Pending};
 use tapecast_core::lag::{Lag, LagGauge, LagLimit};
 use tapecast_core::session::Eviction;
-use tapecast_fabric::{Monitor, SessionStats};
+use tapecast_fabric::{Monitor, SessionStats, Timing};
 use tapecast_wire::attach::{Farewell, LagLimits, Policy};
 use tapecast_wire::{Nanos, Position, SessionId};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::figures::{SessionFigures, SessionTotals};
 use super::session::Goodbye;
 use crate::clock::unix_now;
 
 /// Sessions that the report remembers in full. A publisher may run for months.
 const RECORDS_MAX: usize = 10_000;
+/// Sessions that have left and whose figures are still told: bounds the number of series, whatever
+/// names come and go.
+const DEPARTED_MAX: usize = 64;
 
 /// A session that has a place with the sender.
 pub(super) struct Member<M> {
@@ -41,6 +46,7 @@ pub(super) struct Member<M> {
     /// How far it may lag, where it asked to be disconnected rather than to lag further.
     lag_limit: Option<LagLimit>,
     lag: LagGauge,
+    lag_seen: Lag,
     lags: Lags,
 }
 
@@ -129,6 +135,7 @@ impl<M: Monitor> Member<M> {
             seen: (Position(0), None),
             lag_limit: (request.policy == Policy::Disconnect).then_some(limit),
             lag: LagGauge::default(),
+            lag_seen: Lag::default(),
             lags: Lags::default(),
         }
     }
@@ -147,6 +154,7 @@ impl<M: Monitor> Member<M> {
     pub(super) fn watch_lag(&mut self, soft: LagLimit, now: Nanos) -> Option<Eviction> {
         let SessionStats { consumed, lag_bytes, .. } = self.monitor.stats();
         let lag = self.lag.on_look(consumed, lag_bytes, now);
+        self.lag_seen = lag;
         self.lags.bytes_max = self.lags.bytes_max.max(lag_bytes);
         if self.lags.on_look(soft.is_exceeded(lag), now) {
             self.log_lag(lag);
@@ -201,6 +209,21 @@ impl<M: Monitor> Member<M> {
             symbols = self.symbols,
             "attached"
         );
+    }
+
+    fn figures(&self, attached: bool) -> SessionFigures {
+        SessionFigures {
+            id: self.id,
+            name: self.name.clone(),
+            policy: self.policy,
+            attached,
+            stats: self.monitor.stats(),
+            timing: self.monitor.timing(),
+            lag: self.lag_seen,
+            lagging: attached && self.lags.seen.is_some(),
+            lags: self.lags.count,
+            lagging_ns: self.lags.total_ns,
+        }
     }
 
     fn record(&self) -> SessionRecord {
@@ -272,14 +295,31 @@ impl Whom {
 pub(super) struct Roster<M> {
     members: Vec<Member<M>>,
     records: Vec<SessionRecord>,
+    /// Figures of those that left not long ago, oldest first.
+    departed: VecDeque<(Instant, SessionFigures)>,
+    /// Sums of those that left.
+    totals: SessionTotals,
 }
 
 impl<M: Monitor> Roster<M> {
     pub(super) const fn new() -> Self {
-        Self { members: Vec::new(), records: Vec::new() }
+        Self {
+            members: Vec::new(),
+            records: Vec::new(),
+            departed: VecDeque::new(),
+            totals: SessionTotals {
+                attached: 0,
+                detached: 0,
+                delivered: 0,
+                conflated: 0,
+                lost: 0,
+                laps: 0,
+            },
+        }
     }
 
     pub(super) fn add(&mut self, id: SessionId, member: Member<M>) {
+        self.totals.attached += 1;
         self.members.push(Member { id, ..member });
     }
 
@@ -290,7 +330,9 @@ impl<M: Monitor> Roster<M> {
     /// The sender has taken it out: log it and remember it.
     pub(super) fn remove(&mut self, id: SessionId) {
         let Some(index) = self.members.iter().position(|member| member.id == id) else { return };
-        let record = self.members.swap_remove(index).record();
+        let member = self.members.swap_remove(index);
+        self.on_departed(member.figures(false));
+        let record = member.record();
         info!(
             session = record.session_id,
             name = record.name,
@@ -307,6 +349,39 @@ impl<M: Monitor> Roster<M> {
         if self.records.len() < RECORDS_MAX {
             self.records.push(record);
         }
+    }
+
+    fn on_departed(&mut self, figures: SessionFigures) {
+        self.totals.detached += 1;
+        self.totals.add(&figures.stats);
+        if self.departed.len() == DEPARTED_MAX {
+            self.departed.pop_front();
+        }
+        self.departed.push_back((Instant::now(), figures));
+    }
+
+    /// Figures of the members, and of those that left less than `departed` ago, each place and name
+    /// once: who came back has taken the series over.
+    pub(super) fn figures(&mut self, departed: Duration) -> Vec<SessionFigures> {
+        self.departed.retain(|(left, _)| left.elapsed() < departed);
+        let mut all: Vec<SessionFigures> =
+            self.members.iter().map(|member| member.figures(true)).collect();
+        for (_, figures) in self.departed.iter().rev() {
+            if !all.iter().any(|known| known.id == figures.id && known.name == figures.name) {
+                all.push(figures.clone());
+            }
+        }
+        all
+    }
+
+    /// Sums of those that left.
+    pub(super) const fn departed_totals(&self) -> SessionTotals {
+        self.totals
+    }
+
+    /// What the members say about their latencies.
+    pub(super) fn timings(&self) -> Vec<Timing> {
+        self.members.iter().map(|member| member.monitor.timing()).collect()
     }
 
     /// Members, attached or about to be.

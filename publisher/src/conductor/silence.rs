@@ -73,6 +73,16 @@ impl Silence {
         core::mem::take(&mut self.is_silent).then_some(Change::Heard { quiet })
     }
 
+    /// Whether it is silent now.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Since it was last heard, in nanoseconds, to the accuracy of the looks.
+    pub(super) fn quiet_ns(&self) -> u64 {
+        nanos(self.quiet)
+    }
+
     /// All spells so far.
     pub(super) const fn record(&self) -> SilenceRecord {
         self.record

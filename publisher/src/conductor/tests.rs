@@ -17,7 +17,7 @@ use tapecast_fabric::pool::Shared;
 use tapecast_fabric::pool::{Pool, PoolConfig};
 use tapecast_fabric::{
     AttachError as NoPlace, DirectoryFull, Fabric, Full, Handover, HostError, Prepared,
-    SessionStats, Wish,
+    SessionStats, Timing, Wish,
 };
 use tapecast_wire::attach::{AttachRequest, Refusal};
 use tapecast_wire::rdma::{
@@ -105,6 +105,10 @@ impl Drop for FakeSession {
 impl Monitor for FakeMonitor {
     fn stats(&self) -> SessionStats {
         SessionStats::default()
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::default()
     }
 
     fn evicted(&self) -> Option<Eviction> {
@@ -229,6 +233,7 @@ impl Bench {
                 bell: Bell::new(Parker::new().ringer()),
             },
             gate: crossbeam_channel::bounded(1).0,
+            questions: Questions::none(),
         };
         let settings = Settings {
             epoch: Epoch(5),
@@ -239,6 +244,7 @@ impl Bench {
             wait_for: 0,
             exit_at_end: false,
             silent_after: Duration::ZERO,
+            departed: Duration::ZERO,
         };
         let conductor = Conductor::new(settings, parts);
         Self { runtime, conductor, sender, record, port, tls: None, _feed: feed }

@@ -57,8 +57,17 @@ impl<H: Host> Conductor<H> {
         self.evict_stalled(now);
         self.watch_lags(now);
         self.listen(now);
+        self.sample_fan_out();
         for event in self.host.take_events() {
             warn!("RDMA device: {event}");
+        }
+    }
+
+    /// Puts the subscribers' samples together, every few time slots.
+    fn sample_fan_out(&mut self) {
+        let now = unix_now();
+        if self.fan_out.is_due(now) {
+            self.fan_out.on_look(now, &self.roster.timings());
         }
     }
 

@@ -1,10 +1,11 @@
 //! What single values cannot say: whether they fit together.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::keys::{KEYS, Key};
 use super::layers::{FLAG, SHARED_SOCKET_VARIABLE, VARIABLE, flat_config, variable_origin};
-use super::{Config, ConfigError, Effective, FabricKind, Seal, SourceKind, TlsMode};
+use super::{Config, ConfigError, Effective, FabricKind, Seal, SourceKind, TlsConfig, TlsMode};
 
 /// `sun_path` of a Unix socket address, less its terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -14,6 +15,7 @@ impl Effective {
         self.check_source()?;
         self.check_journal()?;
         self.check_fabric()?;
+        self.check_metrics()?;
         match self.config.fabric.kind {
             FabricKind::Shm => {
                 self.check_keep()?;
@@ -164,8 +166,7 @@ impl Effective {
 
     fn check_tls(&self) -> Result<(), ConfigError> {
         let (tls, address) = (&self.config.tls, self.config.listen.address);
-        let is_loopback = address.ip().to_canonical().is_loopback();
-        if tls.mode == TlsMode::Off && !is_loopback {
+        if tls.mode == TlsMode::Off && !is_loopback(address) {
             let problem = format!(
                 "off, but listen.address is {address}: without TLS only a loopback address \
                  such as 127.0.0.1 is allowed; set tls.mode = \"auto\" and the files (make them \
@@ -173,14 +174,38 @@ impl Effective {
             );
             return Err(self.contradiction("tls.mode", problem));
         }
+        self.check_tls_files("tls", tls, address)
+    }
+
+    /// Unlike the control plane, figures may be served unprotected, when somebody says so.
+    fn check_metrics(&self) -> Result<(), ConfigError> {
+        let metrics = &self.config.metrics;
+        let Some(address) = metrics.address else { return Ok(()) };
+        self.check_tls_files("metrics", &metrics.protection(), address).map_err(|error| {
+            if metrics.tls == TlsMode::Auto && !is_loopback(address) {
+                let problem = format!(
+                    "\"auto\", and {address} is no loopback address, so it is served with TLS, \
+                     for which metrics.certificate, metrics.key and metrics.client_ca are needed \
+                     (`tapecast-publisher certificates` makes them): set these, or \
+                     metrics.tls = \"off\" where the network is trusted"
+                );
+                return self.contradiction("metrics.tls", problem);
+            }
+            error
+        })
+    }
+
+    fn check_tls_files(
+        &self,
+        section: &str,
+        tls: &TlsConfig,
+        address: SocketAddr,
+    ) -> Result<(), ConfigError> {
         if !tls.is_on(address) {
             return Ok(());
         }
-        let files = [
-            ("tls.certificate", &tls.certificate),
-            ("tls.key", &tls.key),
-            ("tls.client_ca", &tls.client_ca),
-        ];
+        let files =
+            [("certificate", &tls.certificate), ("key", &tls.key), ("client_ca", &tls.client_ca)];
         match files.iter().find(|(_, file)| file.is_none()) {
             None => Ok(()),
             Some((key, _)) => {
@@ -188,10 +213,14 @@ impl Effective {
                     "not set, but {address} is served with TLS: name the file; \
                      `tapecast-publisher certificates` makes all that are needed"
                 );
-                Err(self.contradiction(key, problem))
+                Err(self.contradiction(&format!("{section}.{key}"), problem))
             }
         }
     }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 fn value_of(config: &Config, key: &Key) -> Option<toml::Value> {

@@ -48,7 +48,7 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 70] = [
+pub const KEYS: [Key; 77] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, journal, synthetic"),
@@ -116,6 +116,13 @@ pub const KEYS: [Key; 70] = [
     key("journal.keep", "0 to 1000000 files, 0 for all"),
     key("journal.sync", "never, close"),
     key("journal.buffer_bytes", "a size, 1 MiB to 16 GiB"),
+    key("metrics.address", "an IP address and a port, such as 127.0.0.1:7412"),
+    key("metrics.tls", "auto, on, off"),
+    key("metrics.certificate", "a path"),
+    key("metrics.key", "a path"),
+    key("metrics.client_ca", "a path"),
+    key("metrics.departed_s", "0 to 86400 seconds"),
+    key("metrics.clock_error_max_us", "1 to 1000000 microseconds"),
     key("log.level", "error, warn, info, debug, trace"),
     key("log.format", "text, json"),
     key(

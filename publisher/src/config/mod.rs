@@ -13,6 +13,7 @@ mod journal;
 mod keys;
 mod lag;
 mod layers;
+mod metrics;
 mod network;
 mod places;
 mod printed;
@@ -39,6 +40,7 @@ pub use lag::LagConfig;
 
 pub use keys::{KEYS, Key};
 pub use layers::{Effective, Layers, load};
+pub use metrics::MetricsConfig;
 pub use network::{FabricConfig, ListenConfig, RdmaConfig, TlsConfig};
 pub use places::{default_socket, prepare_socket_folder};
 pub use value::{Names, Switch, Whole};
@@ -74,6 +76,8 @@ pub struct Config {
     pub lag: LagConfig,
     /// Published snapshots on disk.
     pub journal: JournalConfig,
+    /// Figures for monitoring.
+    pub metrics: MetricsConfig,
     /// Log lines.
     pub log: LogConfig,
     /// What each client may ask for; empty for no limits.

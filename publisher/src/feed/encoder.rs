@@ -13,6 +13,7 @@ use super::directory::Directory;
 use super::queue::{FeedQueue, Patience, Stopped};
 use super::sequencer::Sequencer;
 use crate::book::{SnapshotDraft, SnapshotSink};
+use crate::clock::unix_now;
 use crate::journal::JournalTap;
 use crate::sender::FeedItem;
 
@@ -62,9 +63,13 @@ pub struct Encoder {
     page: Option<PageWriter>,
     queue: FeedQueue,
     pool_stalls: u64,
+    /// Fewest pages that were free when one was taken.
+    pool_free_min: Option<usize>,
     /// Channel sequence at the last ring.
     rung: Sequence,
     journal: Option<JournalTap>,
+    /// Whether each snapshot says when it was queued, until the sender says when it was published.
+    stamps: bool,
     failure: Option<EncodeError>,
 }
 
@@ -73,15 +78,32 @@ impl Encoder {
     #[must_use]
     pub fn new(epoch: Epoch, directory: Arc<Directory>, pool: Pool, queue: FeedQueue) -> Self {
         let sequencer = Sequencer::new(epoch, directory.capacity());
-        let (page, pool_stalls, rung) = (None, 0, Sequence(0));
-        let (journal, failure) = (None, None);
-        Self { sequencer, directory, pool, page, queue, pool_stalls, rung, journal, failure }
+        Self {
+            sequencer,
+            directory,
+            pool,
+            page: None,
+            queue,
+            pool_stalls: 0,
+            pool_free_min: None,
+            rung: Sequence(0),
+            journal: None,
+            stamps: false,
+            failure: None,
+        }
     }
 
     /// The same, with a journal of everything that it queues.
     #[must_use]
     pub fn with_journal(self, journal: Option<JournalTap>) -> Self {
         Self { journal, ..self }
+    }
+
+    /// The same, which stamps each snapshot with the time of its queueing. That costs a look at the
+    /// clock, so it is for those who ask how long snapshots wait for the sender.
+    #[must_use]
+    pub fn with_stamps(self, stamps: bool) -> Self {
+        Self { stamps, ..self }
     }
 
     /// Hands over to the journal what it has not been given yet.
@@ -128,6 +150,12 @@ impl Encoder {
         self.pool_stalls
     }
 
+    /// Fewest pages that were free when one was taken; `None` before the first.
+    #[must_use]
+    pub const fn pool_free_min(&self) -> Option<usize> {
+        self.pool_free_min
+    }
+
     fn enter_instrument(&mut self, instrument: &Instrument) -> Result<(), EncodeError> {
         if !self.directory.upsert(instrument) {
             return Err(EncodeError::TooManyInstruments {
@@ -171,9 +199,12 @@ impl Encoder {
             last_trade_price,
             last_trade_quantity,
         };
-        let filled = self.encode(&fields, bids, asks)?;
+        let mut filled = self.encode(&fields, bids, asks)?;
         if let Some(journal) = &mut self.journal {
             journal.on_snapshot(filled.bytes(), place.channel_sequence);
+        }
+        if self.stamps {
+            filled.stamp_publish(unix_now());
         }
         self.queue.push(FeedItem::Snapshot(filled))?;
         Ok(())
@@ -212,6 +243,8 @@ impl Encoder {
 
     /// Takes a page, and waits while there is none: the feed is slowed down to the sender's speed.
     fn loan(&mut self) -> Result<PageWriter, Stopped> {
+        let free = self.pool.free_pages();
+        self.pool_free_min = Some(self.pool_free_min.map_or(free, |least| least.min(free)));
         if let Some(page) = self.pool.loan() {
             return Ok(page);
         }

@@ -2,6 +2,7 @@
 
 mod directory;
 mod encoder;
+mod figures;
 mod pulse;
 mod queue;
 mod run;
@@ -10,6 +11,7 @@ mod sequencer;
 pub(crate) use directory::near_symbols;
 pub use directory::{Directory, UnknownSymbols};
 pub use encoder::{EncodeError, Encoder};
+pub use figures::{FeedFigures, FeedReading};
 pub use pulse::{FeedPulse, SilentSince};
 pub use queue::{FeedQueue, Patience, QUEUE_ITEMS, StopFlag, Stopped};
 pub use run::{Feed, FeedEnd, FeedOutcome, Playback};

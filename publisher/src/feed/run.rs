@@ -7,6 +7,7 @@ use crossbeam_channel::Receiver;
 use tapecast_wire::{Flags, InstrumentId, Level, Sequence};
 
 use super::encoder::{EncodeError, Encoder};
+use super::figures::{FeedFigures, FeedReading, FeedScribe};
 use crate::book::{BookBuilder, BookStats, SnapshotDraft};
 use crate::clock::unix_now;
 use crate::source::pacing::Pacer;
@@ -95,6 +96,8 @@ pub struct Feed<S> {
     marks_end: bool,
     meter: Option<ProgressMeter>,
     advances: u32,
+    /// For the metrics endpoint, where there is one.
+    scribe: Option<FeedScribe>,
 }
 
 impl<S: Source> Feed<S> {
@@ -103,7 +106,13 @@ impl<S: Source> Feed<S> {
     pub fn new(source: S, books: BookBuilder<Encoder>, playback: Playback) -> Self {
         let Playback { pacer, looping, marks_end, meter } = playback;
         let sink = FeedSink { books, pacer, stamp: None };
-        Self { source, sink, looping, marks_end, meter, advances: 0 }
+        Self { source, sink, looping, marks_end, meter, advances: 0, scribe: None }
+    }
+
+    /// The same, which shows what it does in `figures`.
+    #[must_use]
+    pub fn with_figures(self, figures: Option<FeedFigures>) -> Self {
+        Self { scribe: figures.map(FeedScribe::new), ..self }
     }
 
     /// Waits for `started`, then plays to the end.
@@ -141,6 +150,7 @@ impl<S: Source> Feed<S> {
                 Err(error) => return FeedOutcome::Failed(error.to_string()),
             }
             self.show_progress();
+            self.show_figures();
             let encoder = self.sink.books.sink_mut();
             encoder.ring_if_queued();
             encoder.queue().pulse().beat();
@@ -167,7 +177,18 @@ impl<S: Source> Feed<S> {
         }
     }
 
-    fn into_end(self, outcome: FeedOutcome) -> FeedEnd {
+    #[inline]
+    fn show_figures(&mut self) {
+        let Self { source, sink, scribe, .. } = self;
+        if let Some(scribe) = scribe {
+            scribe.on_step(&sink.books.stats(), || reading(source, sink));
+        }
+    }
+
+    fn into_end(mut self, outcome: FeedOutcome) -> FeedEnd {
+        if let Some(scribe) = &mut self.scribe {
+            scribe.answer(reading(&self.source, &self.sink));
+        }
         let books = self.sink.books.stats();
         let encoder = self.sink.books.sink();
         encoder.queue().ring();
@@ -183,6 +204,17 @@ impl<S: Source> Feed<S> {
             queue_stalls: encoder.queue().stalls(),
             pool_stalls: encoder.pool_stalls(),
         }
+    }
+}
+
+fn reading(source: &impl Source, sink: &FeedSink) -> FeedReading {
+    let encoder = sink.books.sink();
+    FeedReading {
+        source: source.stats(),
+        books: sink.books.stats(),
+        queue_stalls: encoder.queue().stalls(),
+        pool_stalls: encoder.pool_stalls(),
+        pool_free_min: encoder.pool_free_min(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! `spin`, makes no system call; it never wakes a subscriber.
 
 mod command;
+mod figures;
 mod progress;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tapecast_wire::attach::Farewell;
 use tapecast_wire::{InstrumentEntry, InstrumentId, Nanos, Snapshot};
 
 pub use command::{Command, CommandPort, Outcome, SenderPort, command_ports};
+pub use figures::{SenderFigures, SenderReading};
 pub use progress::{Progress, SenderProgress};
 
 use crate::clock::unix_now;
@@ -89,6 +91,8 @@ pub struct Sender<F: Fabric> {
     port: SenderPort<F::Session>,
     progress: Arc<SenderProgress>,
     feed: SilentSince,
+    /// For the metrics endpoint, where there is one.
+    figures: Option<Arc<SenderFigures>>,
     /// A snapshot that the fabric had no room for. It goes before everything else.
     held: Option<Shared>,
     counts: Progress,
@@ -126,6 +130,7 @@ impl<F: Fabric> Sender<F> {
             port,
             progress,
             feed: SilentSince::default(),
+            figures: None,
             held: None,
             counts: Progress::default(),
             shown: Progress::default(),
@@ -142,16 +147,27 @@ impl<F: Fabric> Sender<F> {
         Self { feed, ..self }
     }
 
+    /// The same, which records what it does in `figures`.
+    #[must_use]
+    pub fn with_figures(self, figures: Option<Arc<SenderFigures>>) -> Self {
+        Self { figures, ..self }
+    }
+
     /// Works until the channel is closed by a command.
     pub fn run(mut self, idle: IdleStrategy, mut parker: Parker) -> SenderReport {
         // So that the fabric knows the time before the first session is attached.
         self.fabric.turn(unix_now());
         let mut gated_turns = 0;
         loop {
-            match self.do_work() {
+            let work = self.do_work();
+            self.record(|figures| figures.on_cycle(work));
+            match work {
                 Work::Done => gated_turns = 0,
                 Work::Idle => {
                     gated_turns = 0;
+                    if idle == IdleStrategy::Block {
+                        self.record(SenderFigures::on_park);
+                    }
                     idle.idle(&mut parker, PARK_MAX);
                 }
                 Work::Gated => {
@@ -180,10 +196,14 @@ impl<F: Fabric> Sender<F> {
         if self.ending != Ending::Open {
             return self.settle();
         }
-        let mut now = unix_now();
+        let began = unix_now();
+        self.record(|figures| figures.on_beat(began));
+        let mut now = began;
+        let queued = self.items.len();
         let (published, gated) = self.publish_batch(&mut now);
         if published > 0 || gated {
             self.fabric.flush(now);
+            self.record(|figures| figures.on_flushed(began, unix_now(), queued));
         }
         self.fabric.show_feed(self.feed.get());
         let turned = self.fabric.turn(now);
@@ -253,6 +273,7 @@ impl<F: Fabric> Sender<F> {
         while taken < BATCH_MAX {
             match self.items.try_recv() {
                 Ok(FeedItem::Snapshot(mut filled)) => {
+                    self.record(|figures| figures.on_taken(filled.ts_publish(), *now));
                     filled.stamp_publish(*now);
                     if !self.publish(filled.share(), now) {
                         return (taken, true);
@@ -280,7 +301,9 @@ impl<F: Fabric> Sender<F> {
             return false;
         }
         let after = unix_now();
-        self.cost.record(after.since(*now).0);
+        let cost = after.since(*now);
+        self.cost.record(cost.0);
+        self.record(|figures| figures.on_published(cost));
         *now = after;
         self.counts.published += 1;
         self.counts.bytes += bytes;
@@ -291,6 +314,13 @@ impl<F: Fabric> Sender<F> {
         // The feed refuses an instrument that has no place before it queues anything of it.
         if let Err(full) = self.fabric.upsert_instrument(entry) {
             self.directory_full = self.directory_full.or(Some(full));
+        }
+    }
+
+    #[inline]
+    fn record(&self, what: impl FnOnce(&SenderFigures)) {
+        if let Some(figures) = &self.figures {
+            what(figures);
         }
     }
 

@@ -7,6 +7,7 @@ mod config;
 mod entitlements;
 mod lag;
 mod life;
+mod metrics;
 mod misuse;
 mod sessions;
 mod support;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tapecast_core::account::{Account, Totals};
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, WireError};
 
-use crate::{Delivery, LatencyReport};
+use crate::{Delivery, LatencyReport, Timing};
 
 /// The subscriber's end of a fabric: one session.
 ///
@@ -69,6 +69,9 @@ pub trait Endpoint {
 
     /// Tells the publisher the session's counts. Called after each poll that did something.
     fn settle(&mut self, totals: &Totals);
+
+    /// Sets what the publisher is told about latency in full, with the next [`Endpoint::report`].
+    fn show_timing(&mut self, timing: &Timing);
 
     /// Tells the publisher that the subscriber lives, and the latency that it sees.
     fn report(&mut self, now: Nanos, latency: LatencyReport);

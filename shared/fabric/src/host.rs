@@ -2,12 +2,13 @@
 
 use tapecast_core::Interest;
 use tapecast_core::session::Eviction;
+use tapecast_telemetry::LatencyBuckets;
 use tapecast_wire::Nanos;
 use tapecast_wire::attach::Policy;
 use tapecast_wire::rdma::{RdmaAnswer, RdmaOffer};
 
-use crate::SessionStats;
 use crate::shm::SessionDescriptors;
+use crate::{SessionStats, Timing};
 
 /// Prepares the sessions of one fabric, on the conductor's thread, so that attaching one takes the
 /// sender no system call.
@@ -32,6 +33,17 @@ pub trait Host: Send {
         Vec::new()
     }
 
+    /// What the network has done, for any thread. `None` where subscribers read the same memory.
+    fn network_stats(&self) -> Option<NetworkStats> {
+        None
+    }
+
+    /// How long sampled work requests took from their doorbell to their completion. Nothing where
+    /// there are none.
+    fn post_to_completion(&self) -> LatencyBuckets {
+        LatencyBuckets::new()
+    }
+
     /// Why nothing can be published any more, once that is so: the publisher has to end, and to be
     /// started again.
     fn failure(&self) -> Option<String> {
@@ -39,10 +51,40 @@ pub trait Host: Send {
     }
 }
 
+/// What a network with one queue pair for each session has done, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStats {
+    /// Work requests posted.
+    pub work_requests: u64,
+    /// Calls that posted them.
+    pub doorbells: u64,
+    /// Bytes that they write.
+    pub bytes: u64,
+    /// Completions taken.
+    pub completions: u64,
+    /// Of those, for sessions that were gone by then.
+    pub strays: u64,
+    /// Times that an immediate found no receive posted.
+    pub receiver_not_ready: u64,
+    /// Most completions found before the queue was empty.
+    pub completions_high_water: u64,
+    /// Completions that the queue holds.
+    pub completion_depth: u64,
+    /// Work requests that a send queue holds.
+    pub send_depth: u64,
+    /// Work requests that are not retired, over all sessions.
+    pub outstanding: u64,
+    /// Most of one session.
+    pub outstanding_max: u64,
+}
+
 /// Figures of one session. Any thread may look; the sender is not asked.
 pub trait Monitor: Clone + Send + Sync + 'static {
     /// The figures now.
     fn stats(&self) -> SessionStats;
+
+    /// How long snapshots take to this session, in full, as it says.
+    fn timing(&self) -> Timing;
 
     /// Why the fabric serves the session no longer; `None` while it does. The conductor then tells
     /// the subscriber and takes the session out.

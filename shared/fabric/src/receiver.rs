@@ -6,7 +6,7 @@ use tapecast_core::Interest;
 use tapecast_core::account::{Account, InstrumentTotals, Totals};
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos};
 
-use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError};
+use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, Timing, WaitError};
 
 /// One session's receiving end: finds records, decides which to deliver, and keeps the books.
 #[derive(Debug)]
@@ -94,6 +94,11 @@ impl<E: Endpoint> Receiver<E> {
             self.endpoint.request_image(id);
         }
         is_wanted
+    }
+
+    /// Sets what the publisher is told about latency in full, with the next [`Self::report`].
+    pub fn show_timing(&mut self, timing: &Timing) {
+        self.endpoint.show_timing(timing);
     }
 
     /// Tells the publisher that this subscriber lives, and the latency that it sees.

@@ -9,6 +9,9 @@
 //! line 5   heartbeat  Unix ns
 //! line 6   requests   number ever made | seal
 //! line 7…  requests   the nth at word n mod 64: instrument id, plus 2^32 to drop it
+//! line 15… transit    latencies by bucket | their sum, ns   (buckets: tapecast-telemetry)
+//! line 21  clock      jitter, ns | offset, ns | error of that, ns | round trip, ns
+//! line 22… samples    channel sequence, latency in ns: that of time slot n at pair n mod 32
 //! ```
 //!
 //! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
@@ -35,9 +38,13 @@ pub const CELL_BYTES: usize = PAGE_BYTES;
 /// Words of a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
 /// Version of the cell's layout. Counts up with every change to this module's diagram.
-pub const CELL_LAYOUT_VERSION: u64 = 3;
+pub const CELL_LAYOUT_VERSION: u64 = 4;
 /// Requests that can be open at once.
 pub const CELL_REQUESTS: u64 = 64;
+/// Buckets of the latencies, and their sum.
+pub const CELL_TRANSIT_WORDS: usize = 45;
+/// Snapshots whose latency is told by itself: one for each time slot, the newest.
+pub const CELL_SAMPLES: usize = 32;
 /// Added to the instrument of a request that drops it.
 const DROP: u64 = 1 << 32;
 
@@ -87,7 +94,14 @@ const REQUESTS_WORD: usize = 6 * LINE_WORDS;
 const REQUESTS_SEAL_WORD: usize = REQUESTS_WORD + 1;
 const REQUEST_IDS_WORD: usize = 7 * LINE_WORDS;
 
-const _: () = assert!(REQUEST_IDS_WORD + (CELL_REQUESTS as usize) < CELL_WORDS - LINE_WORDS);
+const TRANSIT_WORD: usize = 15 * LINE_WORDS;
+const CLOCK_WORD: usize = 21 * LINE_WORDS;
+const SAMPLES_WORD: usize = 22 * LINE_WORDS;
+const TIMING_END_WORD: usize = SAMPLES_WORD + 2 * CELL_SAMPLES;
+
+const _: () = assert!(REQUEST_IDS_WORD + (CELL_REQUESTS as usize) <= TRANSIT_WORD);
+const _: () = assert!(TRANSIT_WORD + CELL_TRANSIT_WORDS <= CLOCK_WORD);
+const _: () = assert!(TIMING_END_WORD <= CELL_WORDS);
 
 /// The words that a batch changes: position, channel sequence, receives, seal.
 pub const CREDIT_WORDS: core::ops::Range<usize> = CONSUMED_WORD..CREDIT_SEAL_WORD + 1;
@@ -95,6 +109,8 @@ pub const CREDIT_WORDS: core::ops::Range<usize> = CONSUMED_WORD..CREDIT_SEAL_WOR
 pub const COUNTER_WORDS: core::ops::Range<usize> = COUNTERS_WORD..COUNTERS_WORD + 5;
 /// The words of the latency figures.
 pub const LATENCY_WORDS: core::ops::Range<usize> = LATENCY_WORD..LATENCY_WORD + 5;
+/// The words of latencies by bucket, clock and samples.
+pub const TIMING_WORDS: core::ops::Range<usize> = TRANSIT_WORD..TIMING_END_WORD;
 /// The word of the heartbeat.
 pub const HEARTBEAT_WORDS: core::ops::Range<usize> = HEARTBEAT_WORD..HEARTBEAT_WORD + 1;
 /// The word that counts requests, and its seal. Written after the ids that it counts.
@@ -142,6 +158,43 @@ pub struct CellLatency {
     pub p999_ns: u64,
     /// Largest, ns.
     pub max_ns: u64,
+}
+
+/// How long snapshots take to one session, for whoever watches over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellTiming {
+    /// Latencies from publish to delivery since the session began: a count for each bucket, and
+    /// their sum in nanoseconds.
+    pub transit: [u64; CELL_TRANSIT_WORDS],
+    /// Interarrival jitter (RFC 3550 §6.4.1), ns.
+    pub jitter_ns: u64,
+    /// How the two ends' clocks relate.
+    pub clock: CellClock,
+    /// One snapshot of each time slot: its channel sequence, 0 for none, and its latency in ns.
+    pub samples: [(u64, u64); CELL_SAMPLES],
+}
+
+/// How the clock of a subscriber relates to that of its publisher, as the subscriber has measured
+/// it over the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellClock {
+    /// Subscriber's clock less publisher's, ns.
+    pub offset_ns: i64,
+    /// How wrong that may be, ns.
+    pub error_ns: u64,
+    /// The round trip that it was measured by, ns; 0 when nothing was measured.
+    pub round_trip_ns: u64,
+}
+
+impl Default for CellTiming {
+    fn default() -> Self {
+        Self {
+            transit: [0; CELL_TRANSIT_WORDS],
+            jitter_ns: 0,
+            clock: CellClock::default(),
+            samples: [(0, 0); CELL_SAMPLES],
+        }
+    }
 }
 
 /// Why memory is not the cell of a session.
@@ -330,6 +383,24 @@ impl CellReader {
         CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns }
     }
 
+    /// Latencies by bucket, clock and samples, as the subscriber says.
+    #[must_use]
+    pub fn timing(&self) -> CellTiming {
+        let word = |index| self.word(index);
+        CellTiming {
+            transit: core::array::from_fn(|index| word(TRANSIT_WORD + index)),
+            jitter_ns: word(CLOCK_WORD),
+            clock: CellClock {
+                offset_ns: word(CLOCK_WORD + 1).cast_signed(),
+                error_ns: word(CLOCK_WORD + 2),
+                round_trip_ns: word(CLOCK_WORD + 3),
+            },
+            samples: core::array::from_fn(|index| {
+                (word(SAMPLES_WORD + 2 * index), word(SAMPLES_WORD + 2 * index + 1))
+            }),
+        }
+    }
+
     /// When the subscriber last said that it lives, Unix ns; 0 for not yet.
     #[must_use]
     pub fn heartbeat(&self) -> Nanos {
@@ -456,6 +527,23 @@ impl CellWriter {
     pub fn set_latency(&self, latency: &CellLatency) {
         let CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns } = *latency;
         self.set_figures(LATENCY_WORD, [count, p50_ns, p99_ns, p999_ns, max_ns]);
+    }
+
+    /// Announces latencies by bucket, clock and samples.
+    pub fn set_timing(&self, timing: &CellTiming) {
+        let CellTiming { transit, jitter_ns, clock, samples } = timing;
+        for (index, count) in transit.iter().enumerate() {
+            self.store(TRANSIT_WORD + index, *count);
+        }
+        let CellClock { offset_ns, error_ns, round_trip_ns } = *clock;
+        let words = [*jitter_ns, offset_ns.cast_unsigned(), error_ns, round_trip_ns];
+        for (index, word) in words.into_iter().enumerate() {
+            self.store(CLOCK_WORD + index, word);
+        }
+        for (index, (sequence, latency_ns)) in samples.iter().enumerate() {
+            self.store(SAMPLES_WORD + 2 * index, *sequence);
+            self.store(SAMPLES_WORD + 2 * index + 1, *latency_ns);
+        }
     }
 
     /// Says that the subscriber lives.

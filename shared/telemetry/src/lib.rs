@@ -11,6 +11,7 @@
 //! - Elsewhere, where several tasks count the same thing, the cell is a [`Counter`].
 //! - What one thread keeps showing to another, and is no count for a reader, is a [`Gauge`]: a
 //!   plain store.
+//! - Latencies that are to be summed over time go into [`SharedBuckets`], by the same rule.
 //! - Both are read as a plain struct of `u64` named `…Stats`, with a field for each fact and
 //!   `serde`, so that tests, reports and metrics name a fact by one word. The words are those of
 //!   the metric: field `timed_out` of the listener's stats is `…_timed_out_total`.
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod counter;
 mod gauge;
 mod human;
@@ -25,6 +27,7 @@ mod jitter;
 mod latency;
 mod skew;
 
+pub use buckets::{BOUNDS_NS, BUCKETS, LatencyBuckets, SharedBuckets};
 pub use counter::Counter;
 pub use gauge::Gauge;
 pub use human::HumanNanos;

@@ -55,3 +55,7 @@ const _: () = assert!(MIN_RING_BYTES >= 4 * PAGE_BYTES as u64);
 pub const fn record_bytes_max(levels_per_side: usize) -> usize {
     HEADER_BYTES + 2 * levels_per_side * LEVEL_BYTES
 }
+
+/// Length of a time slot of publishing, in nanoseconds: of each, subscribers tell the latency of
+/// the first snapshot by itself.
+pub const SAMPLE_SLOT_NS: u64 = 100_000_000;

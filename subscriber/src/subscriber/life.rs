@@ -8,7 +8,7 @@ use crate::mailbox::Mail;
 use crate::pulse::{Pulse, Sign};
 use crate::state::{EndReason, Event, FeedState, StaleCause};
 
-use tapecast_fabric::Receiver;
+use tapecast_fabric::{ClockReport, Receiver};
 
 use super::{Phase, Subscriber};
 
@@ -201,6 +201,9 @@ impl Subscriber {
             return;
         }
         if pulse.report_is_due(now) {
+            if let Some(timing) = recorder.timing(ClockReport::default()) {
+                receiver.show_timing(&timing);
+            }
             receiver.report(clock::unix_now(), recorder.report());
         }
         match pulse.on_heartbeat(receiver.heartbeat(), now) {

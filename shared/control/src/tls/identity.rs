@@ -66,6 +66,13 @@ impl TlsIdentity {
         self.0.reload(&mut lock(&self.0.state))
     }
 
+    /// What the next connection is to use, for another server with the same files. Looks whether
+    /// they have changed, at most once a second.
+    #[must_use]
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        self.config()
+    }
+
     /// The files.
     #[must_use]
     pub fn files(&self) -> &TlsFiles {

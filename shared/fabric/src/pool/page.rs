@@ -190,6 +190,14 @@ impl Filled {
         }
     }
 
+    /// What was stamped last; 0 before that.
+    #[must_use]
+    pub fn ts_publish(&self) -> Nanos {
+        const OFFSET: usize = SnapshotHeader::TS_PUBLISH_OFFSET;
+        let field = self.bytes().get(OFFSET..OFFSET + 8);
+        Nanos(field.and_then(|field| field.try_into().ok()).map_or(0, u64::from_le_bytes))
+    }
+
     /// Gives up writing, so that the record can be read by many.
     #[must_use]
     pub fn share(self) -> Shared {

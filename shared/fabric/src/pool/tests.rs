@@ -145,6 +145,7 @@ fn stamping_changes_ts_publish_and_nothing_else() {
     let mut wanted = *Snapshot::parse(filled.bytes()).unwrap().header();
     wanted.ts_publish = 1234;
     filled.stamp_publish(Nanos(1234));
+    assert_eq!(filled.ts_publish(), Nanos(1234));
     assert_eq!(*Snapshot::parse(filled.share().bytes()).unwrap().header(), wanted);
 }
 

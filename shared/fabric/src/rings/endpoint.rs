@@ -17,7 +17,9 @@ use super::control::Control;
 use super::directory::decode;
 use super::{Inlet, News};
 use crate::delivery::mark_received;
-use crate::{ChannelState, Delivery, Endpoint, LatencyReport, PollError, WaitError, WaitStrategy};
+use crate::{
+    ChannelState, Delivery, Endpoint, LatencyReport, PollError, Timing, WaitError, WaitStrategy,
+};
 
 /// Records that one poll passes over, beside those that it delivers.
 const SKIPS_PER_POLL: usize = 4096;
@@ -389,6 +391,11 @@ impl<I: Inlet> Endpoint for RingEndpoint<I> {
         if self.is_credit_due() {
             self.push_news();
         }
+    }
+
+    fn show_timing(&mut self, timing: &Timing) {
+        self.cell.set_timing(timing);
+        self.news.timing = true;
     }
 
     fn report(&mut self, now: Nanos, latency: LatencyReport) {

@@ -15,11 +15,14 @@ use tapecast_wire::{
 };
 
 use super::directory::encode;
+use super::figures::{Completed, NetworkFigures, Sent};
 use super::side::{RingSession, Side};
 use super::table::RecordTable;
 use super::{Completion, Control, Line, Network, Status};
 use crate::pool::{Pool, Shared};
-use crate::{AttachError, ChannelState, DirectoryFull, Fabric, Full, SessionStats};
+use crate::{
+    AttachError, ChannelState, DirectoryFull, Fabric, Full, NetworkStats, SessionStats,
+};
 
 /// Least time between two heartbeats: well below the 100 ms that subscribers are promised.
 const HEARTBEAT_NS: u64 = 50_000_000;
@@ -70,6 +73,9 @@ pub struct RingFabric<N: Network> {
     state: ChannelState,
     feed_silent_since: Nanos,
     receiver_not_ready: u64,
+    figures: NetworkFigures,
+    /// What lines have sent that are gone.
+    sent_before: Sent,
     /// Whether sessions may be held now.
     is_short: bool,
     /// Sessions, as bits, whose control block is staged and not posted.
@@ -93,6 +99,8 @@ impl<N: Network> RingFabric<N> {
             state: ChannelState::Running,
             feed_silent_since: Nanos(0),
             receiver_not_ready: 0,
+            figures: NetworkFigures::default(),
+            sent_before: Sent::default(),
             is_short: false,
             told: 0,
         }
@@ -133,6 +141,30 @@ impl<N: Network> RingFabric<N> {
         self.receiver_not_ready
     }
 
+    /// Figures that are brought up to date as sessions are told the time.
+    pub(crate) fn figures(&self) -> NetworkFigures {
+        self.figures.clone()
+    }
+
+    fn show_figures(&self) {
+        let mut sent = self.sent_before;
+        self.lines().for_each(|line| sent.add(line.sent()));
+        let Completed { completions, strays, high_water } = self.network.completed();
+        let outstanding = || self.lines().map(|line| line.outstanding() as u64);
+        self.figures.show(&NetworkStats {
+            work_requests: sent.work_requests,
+            doorbells: sent.doorbells,
+            bytes: sent.bytes,
+            completions,
+            strays,
+            completions_high_water: high_water,
+            receiver_not_ready: self.receiver_not_ready,
+            outstanding: outstanding().sum(),
+            outstanding_max: outstanding().max().unwrap_or(0),
+            ..NetworkStats::default()
+        });
+    }
+
     /// Checks every invariant. For tests; walks everything.
     ///
     /// # Panics
@@ -171,10 +203,11 @@ impl<N: Network> RingFabric<N> {
         let Self { network, fan_out, sides, told, .. } = self;
         let mut failed = 0_u64;
         let mut post = |id: SessionId| {
-            if let Some(side) = &mut sides[id.index()]
-                && network.post(&mut side.line).is_err()
-            {
-                failed |= 1 << id.0;
+            if let Some(side) = &mut sides[id.index()] {
+                side.depart();
+                if network.post(&mut side.line).is_err() {
+                    failed |= 1 << id.0;
+                }
             }
         };
         let mut late = 0_u64;
@@ -224,6 +257,11 @@ impl<N: Network> RingFabric<N> {
     fn on_completion(&mut self, completion: Completion) {
         let Completion { session, status, retires } = completion;
         self.fan_out.on_retired(session, retires);
+        if let Some(side) = &mut self.sides[session.index()]
+            && let Some(took) = side.arrive()
+        {
+            self.figures.on_completed(took);
+        }
         match status {
             Status::Done => {}
             // Flushed without a failure before it: the conductor broke the queue pair off.
@@ -275,6 +313,7 @@ impl<N: Network> RingFabric<N> {
         let is_due = now.0.abs_diff(self.beaten_at.0) >= HEARTBEAT_NS;
         if is_due {
             self.beaten_at = now;
+            self.show_figures();
         }
         for index in 0..self.sides.len() {
             let id = SessionId(index as u32);
@@ -383,6 +422,7 @@ impl<N: Network> Fabric for RingFabric<N> {
         self.evict(id, Eviction::Unreachable);
         self.await_flush(id);
         let side = self.sides[id.index()].take()?;
+        self.sent_before.add(side.line.sent());
         let session = self.fan_out.detach(id)?;
         Some(RingSession { session, side: Box::new(side) })
     }

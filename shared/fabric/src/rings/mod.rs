@@ -20,6 +20,7 @@ mod control;
 mod directory;
 mod endpoint;
 mod fabric;
+mod figures;
 mod side;
 mod table;
 
@@ -33,6 +34,9 @@ pub use control::{CONTROL_WORDS, Control};
 pub use endpoint::RingEndpoint;
 pub(crate) use endpoint::Terms;
 pub use fabric::{RingFabric, RingSettings};
+#[cfg(feature = "verbs")]
+pub(crate) use figures::NetworkFigures;
+pub use figures::{Completed, Sent};
 pub use side::{RingMonitor, RingSession, Side};
 
 /// How a work request ended.
@@ -100,6 +104,11 @@ pub trait Network {
     /// The next completion, after its line has let go of the pages that it retires.
     fn poll(&mut self, lines: &mut Lines<Self::Line>) -> Option<Completion>;
 
+    /// What the completion queue has brought, where anybody counts that.
+    fn completed(&self) -> Completed {
+        Completed::default()
+    }
+
     /// Makes room for an answer that [`Network::poll`] has not got yet; a model has nothing to wait
     /// for and says so with `false`.
     fn linger(&self) -> bool;
@@ -124,6 +133,11 @@ pub trait Line: Send + 'static {
 
     /// Forgets work requests that were staged and not posted. Returns how many.
     fn drop_staged(&mut self) -> u32;
+
+    /// What it has sent, where anybody counts that.
+    fn sent(&self) -> Sent {
+        Sent::default()
+    }
 
     /// For the session's monitor.
     fn breaker(&self) -> Self::Breaker;
@@ -186,6 +200,8 @@ pub struct News {
     pub counters: bool,
     /// Latency and heartbeat.
     pub figures: bool,
+    /// Latencies by bucket, clock and samples.
+    pub timing: bool,
     /// Requests.
     pub requests: bool,
 }
@@ -198,6 +214,7 @@ impl News {
             credit: self.credit || other.credit,
             counters: self.counters || other.counters,
             figures: self.figures || other.figures,
+            timing: self.timing || other.timing,
             requests: self.requests || other.requests,
         }
     }
@@ -205,6 +222,6 @@ impl News {
     /// Whether there is any.
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        !(self.credit || self.counters || self.figures || self.requests)
+        !(self.credit || self.counters || self.figures || self.timing || self.requests)
     }
 }

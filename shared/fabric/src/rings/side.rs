@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use tapecast_core::Session;
 use tapecast_core::session::Eviction;
@@ -10,7 +11,7 @@ use tapecast_wire::attach::Policy;
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SYMBOL_BYTES, SessionId};
 
 use super::{Breaker, Control, Line};
-use crate::{LatencyReport, Monitor, SessionCounts, SessionStats};
+use crate::{LatencyReport, Monitor, SessionCounts, SessionStats, Timing};
 
 /// What the conductor prepares for one subscriber: attach it to the fabric.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ impl<L: Line> RingSession<L> {
             told: None,
             symbols: symbols.map(symbols_on_the_wire),
             stalled: Stalled::default(),
+            flight: None,
             watched: Arc::new(Watched::new(policy)),
         };
         Self { session, side: Box::new(side) }
@@ -65,6 +67,7 @@ pub struct Side<L> {
     /// Symbols that the subscriber may ask for, sorted; `None` for all.
     symbols: Option<Box<[Symbol]>>,
     pub(super) stalled: Stalled,
+    flight: Option<Flight>,
     /// What the subscriber was told last.
     pub(super) told: Option<Control>,
     pub(super) watched: Arc<Watched>,
@@ -100,7 +103,29 @@ impl Stalled {
     }
 }
 
+/// One work request at a time whose way to the subscriber and back is timed.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// Work requests that are retired once it is.
+    number: u64,
+    posted: Instant,
+}
+
 impl<L: Line> Side<L> {
+    /// What is staged is about to be posted: the last of it is timed, unless one is.
+    pub(super) fn depart(&mut self) {
+        if self.flight.is_none() && self.line.outstanding() > 0 {
+            let number = self.line.retired() + self.line.outstanding() as u64;
+            self.flight = Some(Flight { number, posted: Instant::now() });
+        }
+    }
+
+    /// Work requests have retired. Returns how long the one that is timed took, in nanoseconds.
+    pub(super) fn arrive(&mut self) -> Option<u64> {
+        let flight = self.flight.take_if(|flight| self.line.retired() >= flight.number)?;
+        Some(u64::try_from(flight.posted.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Whether the subscriber may ask for the instrument of a directory record.
     pub(super) fn may_watch(&self, directory_record: &[u8]) -> bool {
         let Some(symbols) = &self.symbols else { return true };
@@ -193,6 +218,10 @@ pub struct RingMonitor<B> {
 impl<B: Breaker> Monitor for RingMonitor<B> {
     fn stats(&self) -> SessionStats {
         self.watched.stats()
+    }
+
+    fn timing(&self) -> Timing {
+        self.watched.cell.get().map_or_else(Timing::default, CellReader::timing)
     }
 
     fn evicted(&self) -> Option<Eviction> {

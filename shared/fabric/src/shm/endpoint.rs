@@ -24,7 +24,8 @@ use super::rests::Rests;
 use super::wait::Waiter;
 use super::walk::Walk;
 use crate::{
-    ChannelState, Delivery, Endpoint, LatencyReport, PollError, Receiver, WaitError, WaitStrategy,
+    ChannelState, Delivery, Endpoint, LatencyReport, PollError, Receiver, Timing, WaitError,
+    WaitStrategy,
 };
 
 /// The subscriber's end: reads the region, writes its cell.
@@ -437,6 +438,10 @@ impl Endpoint for ShmEndpoint {
         let lapped = self.laps;
         let counters = CellCounters { delivered, conflated, lost, lapped, initial_images };
         self.cell.set_counters(&counters);
+    }
+
+    fn show_timing(&mut self, timing: &Timing) {
+        self.cell.set_timing(timing);
     }
 
     fn report(&mut self, now: Nanos, latency: LatencyReport) {

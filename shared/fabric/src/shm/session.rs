@@ -11,7 +11,7 @@ use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Position, Sequence};
 
-use crate::{LatencyReport, Monitor, SessionCounts, SessionStats};
+use crate::{LatencyReport, Monitor, SessionCounts, SessionStats, Timing};
 
 /// The cell's last line says where the session begins. The sender writes it when it attaches the
 /// session, before the subscriber has the cell, and nobody does afterwards.
@@ -176,6 +176,10 @@ impl SessionMonitor {
 impl Monitor for SessionMonitor {
     fn stats(&self) -> SessionStats {
         Self::stats(self)
+    }
+
+    fn timing(&self) -> Timing {
+        self.shared.cell.lock().unwrap_or_else(PoisonError::into_inner).timing()
     }
 
     /// Never: nothing that a subscriber does to its own cell reaches anybody else.

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tapecast_ring::WordsMut;
 use tapecast_ring::cell::{
     CELL_WORDS, COUNTER_WORDS, CREDIT_WORDS, HEARTBEAT_WORDS, LATENCY_WORDS, REQUEST_COUNT_WORDS,
-    REQUEST_ID_WORDS,
+    REQUEST_ID_WORDS, TIMING_WORDS,
 };
 
 use crate::rings::News;
@@ -89,6 +89,7 @@ fn parts_of(news: News) -> impl Iterator<Item = Range<usize>> {
         (news.counters, COUNTER_WORDS),
         (news.figures, LATENCY_WORDS),
         (news.figures, HEARTBEAT_WORDS),
+        (news.timing, TIMING_WORDS),
         (news.credit, CREDIT_WORDS),
     ]
     .into_iter()

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use tapecast_core::Session;
 use tapecast_core::session::Terms;
 use tapecast_ring::cell::CELL_BYTES;
+use tapecast_telemetry::LatencyBuckets;
 use tapecast_wire::attach::Policy;
 use tapecast_wire::rdma::{RdmaAnswer, RdmaOffer, RemoteMemory, RetryBudget};
 
@@ -21,8 +22,8 @@ use super::queue_pair::{Depths, QueuePair, check_sessions, random_packet_sequenc
 use super::send_queue::INLINE_BYTES;
 use super::{VerbsFabric, VerbsMonitor, VerbsSession};
 use crate::pool::Pool;
-use crate::rings::{RingFabric, RingSession, RingSettings};
-use crate::{Handover, Host, HostError, Prepared, Wish};
+use crate::rings::{NetworkFigures, RingFabric, RingSession, RingSettings};
+use crate::{Handover, Host, HostError, NetworkStats, Prepared, Wish};
 
 /// A fabric's two users.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub struct VerbsHost {
     /// Pieces that one work request gathers.
     gather: u32,
     events: AsyncEvents,
+    figures: NetworkFigures,
     failure: OnceLock<String>,
 }
 
@@ -69,6 +71,7 @@ impl VerbsHost {
         };
         let network = VerbsNetwork::new(completions.clone());
         let fabric = RingFabric::new(network, &settings, pool);
+        let figures = fabric.figures();
         let gather = config.gather.min(port.context.limits().max_sge).max(1);
         let events = AsyncEvents::new(&port.context);
         let config = config.clone();
@@ -80,6 +83,7 @@ impl VerbsHost {
             pool: registered,
             gather,
             events,
+            figures,
             failure: OnceLock::new(),
         };
         Ok(Verbs { host, fabric })
@@ -91,6 +95,18 @@ impl VerbsHost {
         let (name, mtu) = (self.port.context.name(), self.port.active_mtu.bytes());
         let address = address_of(self.port.gid);
         format!("{name} port {} address {address} path MTU {mtu}", self.port.number)
+    }
+
+    /// Name of the device.
+    #[must_use]
+    pub fn device_name(&self) -> &str {
+        self.port.context.name()
+    }
+
+    /// Number of its port, from 1.
+    #[must_use]
+    pub const fn port_number(&self) -> u8 {
+        self.port.number
     }
 
     fn check(&self, offer: &RdmaOffer) -> Result<(), String> {
@@ -197,6 +213,18 @@ impl Host for VerbsHost {
             let _first = self.failure.set(event.to_string());
         }
         events.iter().map(Event::to_string).collect()
+    }
+
+    fn network_stats(&self) -> Option<NetworkStats> {
+        Some(NetworkStats {
+            completion_depth: u64::from(self.config.completion_depth),
+            send_depth: u64::from(self.config.send_depth),
+            ..self.figures.load()
+        })
+    }
+
+    fn post_to_completion(&self) -> LatencyBuckets {
+        self.figures.post_to_completion()
     }
 
     fn failure(&self) -> Option<String> {

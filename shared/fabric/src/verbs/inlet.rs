@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tapecast_ring::cell::{
     CELL_BYTES, COUNTER_WORDS, CREDIT_WORDS, HEARTBEAT_WORDS, LATENCY_WORDS, REQUEST_COUNT_WORDS,
-    REQUEST_ID_WORDS,
+    REQUEST_ID_WORDS, TIMING_WORDS,
 };
 use tapecast_ring::remote::TailError;
 use tapecast_ring::{CellReader, CellWriter, RemoteReader, Words, WordsMut};
@@ -31,7 +31,7 @@ use crate::WaitStrategy;
 use crate::rings::{CONTROL_WORDS, Inlet, News, RingEndpoint, Terms};
 
 /// Work requests that one [`Inlet::push`] posts at most.
-const PUSH_MAX: usize = 6;
+const PUSH_MAX: usize = 7;
 /// Depth of the queue that the cell is written through.
 const SEND_DEPTH: u32 = 32;
 const SIGNAL_EVERY: u32 = 16;
@@ -363,6 +363,9 @@ impl Inlet for VerbsInlet {
         if news.figures {
             self.stage_words(LATENCY_WORDS);
             self.stage_words(HEARTBEAT_WORDS);
+        }
+        if news.timing {
+            self.stage_words(TIMING_WORDS);
         }
         if news.credit {
             self.stage_words(CREDIT_WORDS);

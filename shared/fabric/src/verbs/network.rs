@@ -16,7 +16,9 @@ use super::memory::MemoryRegion;
 use super::queue_pair::{QueuePair, State};
 use super::send_queue::{SendCounts, SendQueue};
 use crate::pool::Shared;
-use crate::rings::{Breaker, Completion, Control, Line, Lines, Network, PostFailed, Status};
+use crate::rings::{
+    Breaker, Completed, Completion, Control, Line, Lines, Network, PostFailed, Sent, Status,
+};
 
 /// Completions taken out of the device's queue at once.
 const POLL_BATCH: usize = 32;
@@ -229,6 +231,11 @@ impl Line for VerbsLine {
         queue.drop_staged(|slot| *records -= pages[slot].release())
     }
 
+    fn sent(&self) -> Sent {
+        let SendCounts { work_requests, doorbells, bytes } = self.queue.counts();
+        Sent { work_requests, doorbells, bytes }
+    }
+
     fn breaker(&self) -> VerbsBreaker {
         VerbsBreaker(Arc::downgrade(&self.queue_pair))
     }
@@ -312,6 +319,11 @@ impl Network for VerbsNetwork {
             };
             return Some(Completion { session, status, retires });
         }
+    }
+
+    fn completed(&self) -> Completed {
+        let NetworkCounts { completions, strays, completions_high_water, .. } = self.counts;
+        Completed { completions, strays, high_water: u64::from(completions_high_water) }
     }
 
     fn linger(&self) -> bool {

@@ -1,0 +1,122 @@
+//! What the feed shows of itself while it plays, for the metrics endpoint.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapecast_telemetry::Gauge;
+
+use crate::book::BookStats;
+use crate::source::SourceStats;
+
+/// Figures of one feed: written by its thread, read by anybody. Clones are the same figures.
+///
+/// Counts of the books are shown with each step. What the source says costs strings, so it is
+/// written down only when somebody has asked since: while a source waits for its input it may be
+/// one question behind.
+#[derive(Clone, Debug, Default)]
+pub struct FeedFigures(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Questions asked.
+    asked: Gauge,
+    events: Gauge,
+    gaps: Gauge,
+    reading: Mutex<FeedReading>,
+}
+
+/// What a feed says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedReading {
+    /// What was read.
+    pub source: SourceStats,
+    /// What the books saw.
+    pub books: BookStats,
+    /// Times that the queue to the sender was full.
+    pub queue_stalls: u64,
+    /// Times that the page pool was empty.
+    pub pool_stalls: u64,
+    /// Fewest pages that were free when one was taken; `None` before the first.
+    pub pool_free_min: Option<usize>,
+}
+
+/// The feed's end.
+#[derive(Debug)]
+pub(super) struct FeedScribe {
+    figures: FeedFigures,
+    answered: u64,
+}
+
+impl FeedFigures {
+    /// What the feed said last, with counts of events and gaps as they are now; and asks for the
+    /// rest anew. One thread asks.
+    #[must_use]
+    pub fn read(&self) -> FeedReading {
+        self.0.asked.raise();
+        let mut reading = self.0.reading.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        reading.books.events = self.0.events.get().max(reading.books.events);
+        reading.books.gaps = self.0.gaps.get().max(reading.books.gaps);
+        reading
+    }
+}
+
+impl FeedScribe {
+    pub(super) const fn new(figures: FeedFigures) -> Self {
+        Self { figures, answered: 0 }
+    }
+
+    /// The feed went a step. `reading` is only made when somebody has asked.
+    #[inline]
+    pub(super) fn on_step(&mut self, books: &BookStats, reading: impl FnOnce() -> FeedReading) {
+        let Shared { asked, events, gaps, .. } = &*self.figures.0;
+        events.set(books.events);
+        gaps.set(books.gaps);
+        if asked.get() != self.answered {
+            self.answer(reading());
+        }
+    }
+
+    /// Writes a reading down, unless it is being read: the feed does not wait.
+    pub(super) fn answer(&mut self, reading: FeedReading) {
+        let Shared { asked, reading: place, .. } = &*self.figures.0;
+        let asked = asked.get();
+        if let Ok(mut place) = place.try_lock() {
+            *place = reading;
+            self.answered = asked;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(messages: u64) -> FeedReading {
+        let source = SourceStats { messages, ..SourceStats::default() };
+        FeedReading { source, ..FeedReading::default() }
+    }
+
+    #[test]
+    fn a_reading_is_made_once_for_each_question_and_counts_of_events_are_always_fresh() {
+        let figures = FeedFigures::default();
+        let mut scribe = FeedScribe::new(figures.clone());
+        let books = |events| BookStats { events, gaps: events / 2, ..BookStats::default() };
+        scribe.on_step(&books(1), || panic!("nobody has asked"));
+        assert_eq!(figures.read().books, books(1));
+        scribe.on_step(&books(2), || reading(20));
+        scribe.on_step(&books(4), || panic!("that was answered"));
+        let now = figures.read();
+        assert_eq!((now.source.messages, now.books), (20, books(4)));
+    }
+
+    #[test]
+    fn a_feed_does_not_wait_for_its_reader_and_answers_later() {
+        let figures = FeedFigures::default();
+        let mut scribe = FeedScribe::new(figures.clone());
+        let _asked = figures.read();
+        let held = figures.0.reading.lock().unwrap();
+        scribe.on_step(&BookStats::default(), || reading(1));
+        drop(held);
+        scribe.on_step(&BookStats::default(), || reading(2));
+        assert_eq!(figures.read().source.messages, 2);
+    }
+}

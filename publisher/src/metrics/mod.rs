@@ -1,0 +1,60 @@
+//! The metrics endpoint: figures of everything, for Prometheus, and whether the publisher lives.
+//!
+//! A thread of its own serves HTTP, so that a scrape holds up neither the conductor nor anybody's
+//! handshake. What it tells was counted elsewhere with plain stores ([`SenderFigures`],
+//! [`FeedFigures`]), or is the conductor's answer to a question; nothing on the path of market data
+//! waits for it or allocates for it. Names and meanings stand beside the code that fills them in.
+
+mod collector;
+mod device;
+mod feed;
+mod network;
+mod sender;
+mod series;
+mod server;
+mod sessions;
+mod threads;
+
+use std::sync::Arc;
+
+use tapecast_fabric::pool::Pool;
+use tapecast_wire::Epoch;
+
+pub use device::Device;
+pub use server::{MetricsError, MetricsServer, MetricsThread};
+
+use crate::conductor::Asker;
+use crate::feed::{Directory, FeedFigures};
+use crate::sender::{SenderFigures, SenderProgress};
+
+/// Whose figures they are.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Name of the publisher: the label `channel` of every series.
+    pub name: String,
+    /// `shm` or `verbs`.
+    pub fabric: &'static str,
+    /// Life of the publisher.
+    pub epoch: Epoch,
+}
+
+/// Where figures come from.
+#[derive(Debug)]
+pub struct Sources {
+    /// Whose they are.
+    pub identity: Identity,
+    /// The conductor.
+    pub asker: Asker,
+    /// The sender's counts.
+    pub progress: Arc<SenderProgress>,
+    /// The sender's latencies and duty cycles.
+    pub sender: Arc<SenderFigures>,
+    /// The feed.
+    pub feed: FeedFigures,
+    /// The page pool.
+    pub pool: Pool,
+    /// The instruments.
+    pub directory: Arc<Directory>,
+    /// The RDMA device, where there is one.
+    pub device: Option<Device>,
+}

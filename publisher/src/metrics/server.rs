@@ -1,0 +1,234 @@
+//! HTTP: `/metrics`, `/healthz`, `/readyz`.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tapecast_control::TlsIdentity;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, info};
+
+use super::Sources;
+use super::collector::{Health, Scraper};
+
+/// Connections at once. One who opens more waits.
+const CONNECTIONS_MAX: usize = 32;
+/// For a request to arrive, after it was connected or answered.
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+/// For the whole life of a connection: whoever reads an answer byte by byte gives his place back.
+const CONNECTION_MAX: Duration = Duration::from_secs(300);
+/// Bytes of a request that are kept.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+/// For the conductor's answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Pause after a connection could not be taken, e.g. for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const PLACES: &str = "tapecast publisher: /metrics /healthz /readyz\n";
+
+/// The endpoint cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricsError {
+    /// The address cannot be had.
+    #[error(
+        "metrics.address (--metrics): cannot listen on {address}: {source}; choose another address \
+         or port, or see who has it with `ss -ltnp`"
+    )]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Threads or descriptors are short.
+    #[error("cannot start the metrics thread: {0}")]
+    Start(io::Error),
+    /// Two series of one name.
+    #[error("cannot register the metrics: {0}; please report this")]
+    Register(prometheus::Error),
+}
+
+/// A port that was taken, and is not served yet.
+#[derive(Debug)]
+pub struct MetricsServer {
+    socket: StdListener,
+    address: SocketAddr,
+    tls: Option<TlsIdentity>,
+}
+
+/// The thread that serves. Dropping it ends it.
+#[derive(Debug)]
+pub struct MetricsThread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// [`MetricsError::Bind`].
+    pub fn bind(address: SocketAddr, tls: Option<TlsIdentity>) -> Result<Self, MetricsError> {
+        let bind = || {
+            let socket = StdListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            let address = socket.local_addr()?;
+            Ok((socket, address))
+        };
+        let (socket, address) = bind().map_err(|source| MetricsError::Bind { address, source })?;
+        Ok(Self { socket, address, tls })
+    }
+
+    /// Where it listens, with the port that it really has.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves figures from `sources` in a thread of its own.
+    ///
+    /// # Errors
+    /// [`MetricsError`] when the thread cannot be started.
+    pub fn spawn(self, sources: Sources) -> Result<MetricsThread, MetricsError> {
+        let Self { socket, address, tls } = self;
+        let scraper = Arc::new(Scraper::new(sources).map_err(MetricsError::Register)?);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().map_err(MetricsError::Start)?;
+        let listener = {
+            let _context = runtime.enter();
+            TcpListener::from_std(socket).map_err(MetricsError::Start)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let thread = std::thread::Builder::new().name("tapecast-metrics".to_owned());
+        let serving = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(listener, tls, scraper) => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = thread.spawn(serving).map_err(MetricsError::Start)?;
+        info!(url = format!("{scheme}://{address}/metrics"), "figures are served");
+        Ok(MetricsThread { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for MetricsThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has ended the process.
+            let _ended = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, scraper: Arc<Scraper>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                debug!("a metrics connection could not be taken: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (tls, scraper) = (tls.clone(), Arc::clone(&scraper));
+        tokio::spawn(async move {
+            let _place = place;
+            let connection = connection(stream, tls, scraper);
+            if tokio::time::timeout(CONNECTION_MAX, connection).await.is_err() {
+                debug!("a metrics connection was open for too long");
+            }
+        });
+    }
+}
+
+async fn connection(stream: TcpStream, tls: Option<TlsIdentity>, scraper: Arc<Scraper>) {
+    let Some(tls) = tls else { return answer(stream, scraper).await };
+    // Looks at the files, once a second at most: this is no hot path.
+    let acceptor = TlsAcceptor::from(tls.server_config());
+    match tokio::time::timeout(REQUEST_MAX, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, scraper).await,
+        Ok(Err(error)) => debug!("a metrics connection failed: {error}"),
+        Err(_) => debug!("a metrics connection took too long"),
+    }
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scraper: Arc<Scraper>) {
+    let service = service_fn(move |request| {
+        let scraper = Arc::clone(&scraper);
+        async move { Ok::<_, Infallible>(respond(&request, &scraper).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_MAX)
+        .max_buf_size(REQUEST_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        debug!("a metrics connection ended: {error}");
+    }
+}
+
+async fn respond(request: &Request<Incoming>, scraper: &Scraper) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, PLACES);
+        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET"));
+        return refused;
+    }
+    match request.uri().path() {
+        "/metrics" => match scraper.scrape(ANSWER_MAX).await {
+            Ok(text) => response(StatusCode::OK, TEXT_FORMAT, text),
+            Err(problem) => unavailable(&problem),
+        },
+        "/healthz" => health(scraper.health(ANSWER_MAX).await),
+        "/readyz" => health(scraper.readiness(ANSWER_MAX).await),
+        "/" => response(StatusCode::OK, TEXT, PLACES),
+        _ => response(StatusCode::NOT_FOUND, TEXT, PLACES),
+    }
+}
+
+fn health(health: Health) -> Response<Full<Bytes>> {
+    match health {
+        Health::Good => response(StatusCode::OK, TEXT, "ok\n"),
+        Health::Bad(problem) => unavailable(&problem),
+    }
+}
+
+fn unavailable(problem: &str) -> Response<Full<Bytes>> {
+    response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{problem}\n"))
+}
+
+fn response(
+    status: StatusCode,
+    content: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let content = hyper::header::HeaderValue::from_static(content);
+    response.headers_mut().insert(CONTENT_TYPE, content);
+    response
+}

@@ -1,0 +1,319 @@
+//! Series of the sessions: each of them, and all together.
+
+use tapecast_wire::Nanos;
+
+use super::series::{Families, Labels, Named, flag, seconds};
+use crate::conductor::{Figures, SessionFigures};
+
+/// Everything about who is attached, was, or was not let in.
+pub(super) fn collect(out: &mut Families, figures: &Figures, fabric: &str, now: Nanos) {
+    let attached = figures.sessions.iter().filter(|session| session.attached).count();
+    out.gauge(Named("tapecast_sessions", "Sessions that are attached."), attached as f64);
+    out.gauge(
+        Named("tapecast_sessions_max", "Sessions that may be attached at once."),
+        figures.sessions_max as f64,
+    );
+    totals(out, figures);
+    refused(out, figures);
+    fan_out(out, figures);
+    let published = |session: &SessionFigures| {
+        let id = session.id.0.to_string();
+        let labels = [("session", id.as_str()), ("subscriber", session.name.as_str())];
+        each(out, session, &labels, fabric, now);
+    };
+    figures.sessions.iter().for_each(published);
+}
+
+fn totals(out: &mut Families, figures: &Figures) {
+    let totals = &figures.totals;
+    for (name, value) in [
+        (
+            Named("tapecast_sessions_attached_total", "Sessions that have attached."),
+            totals.attached,
+        ),
+        (Named("tapecast_sessions_detached_total", "Sessions that have left."), totals.detached),
+        (
+            Named(
+                "tapecast_delivered_snapshots_total",
+                "Snapshots that subscribers handed to their applications, all sessions together.",
+            ),
+            totals.delivered,
+        ),
+        (
+            Named(
+                "tapecast_conflated_snapshots_total",
+                "Snapshots that a newer one replaced because a subscriber did not keep up, all \
+                 sessions together.",
+            ),
+            totals.conflated,
+        ),
+        (
+            Named(
+                "tapecast_lost_snapshots_total",
+                "Snapshots that nothing accounts for. Stays 0; anything else is a defect.",
+            ),
+            totals.lost,
+        ),
+        (
+            Named(
+                "tapecast_laps_total",
+                "Times that the ring went round a subscriber, which recovered from the latest \
+                 table.",
+            ),
+            totals.laps,
+        ),
+    ] {
+        out.counter(name, value);
+    }
+}
+
+fn refused(out: &mut Families, figures: &Figures) {
+    let evictions = &figures.evictions;
+    out.counters(
+        Named("tapecast_evictions_total", "Sessions that the publisher took out, by reason."),
+        "reason",
+        &[
+            ("lagging", evictions.lagging),
+            ("overrun", evictions.overrun),
+            ("stalled", evictions.stalled),
+            ("silent", evictions.silent),
+            ("liar", evictions.liar),
+            ("unreachable", evictions.unreachable),
+        ],
+    );
+    let refusals = &figures.refusals;
+    out.counters(
+        Named("tapecast_refusals_total", "Requests for a session that were not granted."),
+        "reason",
+        &[
+            ("not_entitled", refusals.not_entitled),
+            ("not_connected", refusals.not_connected),
+            ("other", refusals.others),
+        ],
+    );
+    let listener = &figures.listener;
+    out.counter(
+        Named("tapecast_connections_total", "Connections to the control plane."),
+        listener.connections,
+    );
+    out.counters(
+        Named(
+            "tapecast_connections_failed_total",
+            "Connections to the control plane that brought no request, by reason.",
+        ),
+        "reason",
+        &[
+            ("not_allowed", listener.not_allowed),
+            ("malformed", listener.malformed),
+            ("timed_out", listener.timed_out),
+            ("crowded_out", listener.crowded_out),
+            ("gone", listener.gone),
+            ("accept", listener.accept_failures),
+            ("tls_expired", listener.tls_expired),
+            ("tls_unknown_ca", listener.tls_unknown_ca),
+            ("tls_no_certificate", listener.tls_no_certificate),
+            ("tls_other", listener.tls_other),
+        ],
+    );
+}
+
+fn fan_out(out: &mut Families, figures: &Figures) {
+    let fan_out = &figures.fan_out;
+    for (name, buckets) in [
+        (
+            Named(
+                "tapecast_fan_out_first_seconds",
+                "From publishing a sampled snapshot to its first subscriber. Sampled is the first \
+                 snapshot of each 0.1 s that at least two received directly.",
+            ),
+            &fan_out.first,
+        ),
+        (
+            Named(
+                "tapecast_fan_out_mean_seconds",
+                "From publishing a sampled snapshot to its subscribers, the mean over them.",
+            ),
+            &fan_out.mean,
+        ),
+        (
+            Named(
+                "tapecast_fan_out_last_seconds",
+                "From publishing a sampled snapshot to its last subscriber.",
+            ),
+            &fan_out.last,
+        ),
+        (
+            Named(
+                "tapecast_fan_out_skew_seconds",
+                "From the first to the last subscriber of a sampled snapshot. Between hosts it \
+                 includes the error of their clocks.",
+            ),
+            &fan_out.skew,
+        ),
+    ] {
+        out.latencies(name, buckets);
+    }
+}
+
+/// One session.
+fn each(
+    out: &mut Families,
+    session: &SessionFigures,
+    labels: Labels<'_>,
+    fabric: &str,
+    now: Nanos,
+) {
+    let &[id, name] = labels else { return };
+    let connected = [id, name, ("policy", session.policy.word()), ("transport", fabric)];
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_connected",
+            "1 while the session is attached, 0 after it has left and until its series go \
+             (metrics.departed_s).",
+        ),
+        &connected,
+        flag(session.attached),
+    );
+    counts(out, session, labels);
+    latency(out, session, labels);
+    lag(out, session, labels);
+    if session.attached
+        && let Some(age) = session.heartbeat_age(now)
+    {
+        out.gauge_of(
+            Named(
+                "tapecast_subscriber_heartbeat_age_seconds",
+                "Since the subscriber last reported, by its own clock; about 1 s in health.",
+            ),
+            labels,
+            seconds(age.0),
+        );
+    }
+}
+
+fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
+    let counts = &session.stats.counts;
+    for (name, value) in [
+        (
+            Named(
+                "tapecast_subscriber_delivered_snapshots_total",
+                "Snapshots that this session handed to its application, by its own count.",
+            ),
+            counts.delivered,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_conflated_snapshots_total",
+                "Snapshots that a newer one replaced because this session did not keep up.",
+            ),
+            counts.conflated,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_lost_snapshots_total",
+                "Snapshots that nothing accounts for. Stays 0; anything else is a defect.",
+            ),
+            counts.lost,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_initial_images_total",
+                "Delivered snapshots that were the first of their instrument.",
+            ),
+            counts.initial_images,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_laps_total",
+                "Times that the ring went round this session; 0 where rings are private.",
+            ),
+            counts.laps,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_faults_total",
+                "Values in this session's cell that could not be true, and were ignored.",
+            ),
+            session.stats.faults,
+        ),
+    ] {
+        out.counter_of(name, labels, value as f64);
+    }
+}
+
+fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
+    out.latencies_of(
+        Named(
+            "tapecast_subscriber_delivery_seconds",
+            "From publishing to being received by this session, initial images left out; told once \
+             a second. Two clocks: see the clock offset of this subscriber.",
+        ),
+        labels,
+        &session.delivery(),
+    );
+    let latency = &session.stats.latency;
+    for (name, ns) in [
+        (
+            Named(
+                "tapecast_subscriber_delivery_max_seconds",
+                "Longest time from publishing to being received, since the subscriber started.",
+            ),
+            latency.max_ns,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_latency_spread_seconds",
+                "Jitter as the spread of the distribution: 99th percentile less median of the \
+                 delivery latency, since the subscriber started.",
+            ),
+            latency.p99_ns.saturating_sub(latency.p50_ns),
+        ),
+        (
+            Named(
+                "tapecast_subscriber_interarrival_jitter_seconds",
+                "Jitter as RFC 3550 section 6.4.1 defines it: a running mean of how much the \
+                 transit time changes from one snapshot to the next, J += (|D| - J) / 16. Offsets \
+                 between clocks cancel.",
+            ),
+            session.timing.jitter_ns,
+        ),
+    ] {
+        out.gauge_of(name, labels, seconds(ns));
+    }
+}
+
+fn lag(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
+    let lag = if session.attached { session.lag } else { Default::default() };
+    let bytes = if session.attached { session.stats.lag_bytes } else { 0 };
+    out.gauge_of(
+        Named("tapecast_subscriber_lag_bytes", "Bytes published for this session and not read."),
+        labels,
+        bytes as f64,
+    );
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_lag_seconds",
+            "How long ago the oldest of them was published: at least this long, to 0.1 s.",
+        ),
+        labels,
+        seconds(lag.time.0),
+    );
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_lagging",
+            "Whether this session is beyond lag.soft_bytes or lag.soft_ms.",
+        ),
+        labels,
+        flag(session.lagging),
+    );
+    out.counter_of(
+        Named("tapecast_subscriber_lags_total", "Times that this session was lagging."),
+        labels,
+        session.lags as f64,
+    );
+    out.counter_of(
+        Named("tapecast_subscriber_lagging_seconds_total", "How long it was lagging in all."),
+        labels,
+        seconds(session.lagging_ns),
+    );
+}

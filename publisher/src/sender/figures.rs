@@ -1,0 +1,113 @@
+//! What the sender records on its way, for the metrics endpoint.
+
+use tapecast_telemetry::{Gauge, LatencyBuckets, SharedBuckets};
+use tapecast_wire::Nanos;
+
+use super::Work;
+
+/// Figures of one sender: recorded by it alone, with plain stores, and read by anybody.
+#[derive(Debug, Default)]
+pub struct SenderFigures {
+    source_to_publish: SharedBuckets,
+    publish_cost: SharedBuckets,
+    publish_to_post: SharedBuckets,
+    done: Gauge,
+    idle: Gauge,
+    gated: Gauge,
+    parks: Gauge,
+    busy_ns: Gauge,
+    queue_items: Gauge,
+    beat_ns: Gauge,
+}
+
+/// What [`SenderFigures`] say at one time. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderReading {
+    /// From being queued by the feed to being stamped by the sender.
+    pub source_to_publish: LatencyBuckets,
+    /// From one snapshot to the next, while there is a next.
+    pub publish_cost: LatencyBuckets,
+    /// From the stamp of a batch's first snapshot to the end of its flush.
+    pub publish_to_post: LatencyBuckets,
+    /// Duty cycles that did something.
+    pub done: u64,
+    /// Duty cycles that found nothing to do.
+    pub idle: u64,
+    /// Duty cycles that had to wait for a subscriber.
+    pub gated: u64,
+    /// Times that the sender went to sleep.
+    pub parks: u64,
+    /// Time of the duty cycles that published something.
+    pub busy_ns: u64,
+    /// Items that the last batch found in the queue.
+    pub queue_items: u64,
+    /// When the last duty cycle began, Unix nanoseconds; 0 before the first.
+    pub beat: Nanos,
+}
+
+impl SenderFigures {
+    /// A duty cycle begins.
+    #[inline]
+    pub(super) fn on_beat(&self, now: Nanos) {
+        self.beat_ns.set(now.0);
+    }
+
+    /// A snapshot was taken that the feed had queued at `queued`; 0 where that is not known.
+    #[inline]
+    pub(super) fn on_taken(&self, queued: Nanos, now: Nanos) {
+        if queued.0 != 0 {
+            self.source_to_publish.record(now.since(queued).0);
+        }
+    }
+
+    /// Publishing one snapshot took this long.
+    #[inline]
+    pub(super) fn on_published(&self, cost: Nanos) {
+        self.publish_cost.record(cost.0);
+    }
+
+    /// A batch, begun at `began` with `queued` items in the queue, was flushed at `flushed`.
+    #[inline]
+    pub(super) fn on_flushed(&self, began: Nanos, flushed: Nanos, queued: usize) {
+        let took = flushed.since(began).0;
+        self.publish_to_post.record(took);
+        self.busy_ns.set(self.busy_ns.get().wrapping_add(took));
+        self.queue_items.set(queued as u64);
+    }
+
+    /// A duty cycle has ended.
+    #[inline]
+    pub(super) fn on_cycle(&self, work: Work) {
+        match work {
+            Work::Done => self.done.raise(),
+            Work::Idle => {
+                self.idle.raise();
+                self.queue_items.set(0);
+            }
+            Work::Gated | Work::Closed => self.gated.raise(),
+        }
+    }
+
+    /// The sender goes to sleep.
+    #[inline]
+    pub(super) fn on_park(&self) {
+        self.parks.raise();
+    }
+
+    /// The figures now.
+    #[must_use]
+    pub fn read(&self) -> SenderReading {
+        SenderReading {
+            source_to_publish: self.source_to_publish.load(),
+            publish_cost: self.publish_cost.load(),
+            publish_to_post: self.publish_to_post.load(),
+            done: self.done.get(),
+            idle: self.idle.get(),
+            gated: self.gated.get(),
+            parks: self.parks.get(),
+            busy_ns: self.busy_ns.get(),
+            queue_items: self.queue_items.get(),
+            beat: Nanos(self.beat_ns.get()),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The metrics endpoint of the real daemon, as Prometheus and a load balancer see it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use rustix::process::Signal;
+use tapecast_wire::attach::Policy;
+
+use crate::support::{Bench, Daemon, Subscriber, error_line, program, request};
+
+const METRICS: [&str; 4] = ["--instruments", "5", "--metrics", "127.0.0.1:0"];
+
+/// A daemon that serves figures, and where.
+struct Served {
+    daemon: Daemon,
+    address: SocketAddr,
+}
+
+impl Served {
+    fn start<'a>(bench: &Bench, more: impl IntoIterator<Item = &'a str>) -> Self {
+        let daemon = bench.start_until("figures are served", METRICS.into_iter().chain(more));
+        let log = daemon.log();
+        let (_, url) =
+            log.split_once("url=http://").or_else(|| log.split_once("url=\"http://")).unwrap();
+        let address = url.split_once("/metrics").unwrap().0.parse().unwrap();
+        Self { daemon, address }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        get(self.address, path)
+    }
+
+    fn scrape(&self) -> BTreeMap<String, f64> {
+        scrape(self.address)
+    }
+
+    fn value(&self, name: &str) -> f64 {
+        value(&self.scrape(), name)
+    }
+
+    fn until(&mut self, what: &str, is_true: impl Fn(&BTreeMap<String, f64>) -> bool) {
+        let address = self.address;
+        self.daemon.until(what, |_| is_true(&scrape(address)));
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+}
+
+/// Every series by name and labels.
+fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
+    let (status, text) = get(address, "/metrics");
+    assert_eq!(status, 200, "{text}");
+    let series = text.lines().filter(|line| !line.starts_with('#'));
+    let parsed = series.map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    });
+    let all: Vec<(String, f64)> = parsed.collect();
+    let count = all.len();
+    let all: BTreeMap<String, f64> = all.into_iter().collect();
+    assert_eq!(all.len(), count, "no series comes twice");
+    all
+}
+
+fn ask(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The sum of all series of a name, whatever their labels.
+fn value(series: &BTreeMap<String, f64>, name: &str) -> f64 {
+    let found: Vec<f64> = series
+        .iter()
+        .filter(|(key, _)| key.split('{').next() == Some(name))
+        .map(|(_, value)| *value)
+        .collect();
+    assert!(!found.is_empty(), "no series {name}");
+    found.iter().sum()
+}
+
+fn of<'a>(series: &'a BTreeMap<String, f64>, name: &str, label: &str) -> Option<(&'a String, f64)> {
+    let matches = |key: &String| key.split('{').next() == Some(name) && key.contains(label);
+    series.iter().find(|(key, _)| matches(key)).map(|(key, value)| (key, *value))
+}
+
+#[test]
+fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
+    let bench = Bench::new();
+    let day = bench.generate("day.itch50", 20_000);
+    let report = bench.path("report.json");
+    let mut served = Served::start(
+        &bench,
+        [
+            "--source",
+            "itch",
+            "--file",
+            day.to_str().unwrap(),
+            "--pace",
+            "max",
+            "--wait-for",
+            "1",
+            "--report",
+            report.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(served.get("/healthz").0, 200);
+    let (status, text) = served.get("/readyz");
+    assert_eq!((status, text.as_str()), (503, "waiting for subscribers (--wait-for)\n"));
+    assert_eq!(value(&served.scrape(), "tapecast_ready"), 0.0);
+
+    let mut subscriber =
+        Subscriber::attach(&bench.socket(), &request("risk \"1\"\n", Policy::Conflate, &[]))
+            .unwrap();
+    served.until("the source has ended", |series| value(series, "tapecast_feed_ended") == 1.0);
+    assert_eq!(served.get("/readyz").0, 200);
+    let published = served.value("tapecast_published_snapshots_total");
+    assert!(published > 1_000.0, "{published}");
+    let mut received = 0_u64;
+    let mut conflated = 0_u64;
+    while received + conflated < published as u64 {
+        subscriber
+            .receiver
+            .poll(256, |delivery| {
+                received += 1;
+                conflated += u64::from(delivery.conflated());
+            })
+            .unwrap();
+    }
+    let totals = subscriber.receiver.totals();
+    let series = served.scrape();
+    for (name, count) in [
+        ("tapecast_delivered_snapshots_total", totals.delivered),
+        ("tapecast_conflated_snapshots_total", totals.conflated),
+        ("tapecast_lost_snapshots_total", 0),
+        ("tapecast_subscriber_delivered_snapshots_total", totals.delivered),
+        ("tapecast_subscriber_conflated_snapshots_total", totals.conflated),
+        ("tapecast_subscriber_initial_images_total", totals.initial_images),
+        ("tapecast_publish_cost_seconds_count", published as u64),
+        ("tapecast_source_to_publish_seconds_count", published as u64),
+        ("tapecast_feed_messages_total", 20_000),
+        ("tapecast_feed_messages_by_type_total", 20_000),
+        ("tapecast_sessions", 1),
+        ("tapecast_sessions_attached_total", 1),
+    ] {
+        assert_eq!(value(&series, name), count as f64, "{name}");
+    }
+    assert_eq!(totals.delivered + totals.conflated, published as u64);
+    // A name is escaped as the format wants it, and names the series.
+    let (key, connected) =
+        of(&series, "tapecast_subscriber_connected", r#"subscriber="risk \"1\"\n""#).unwrap();
+    assert_eq!(connected, 1.0);
+    for label in [r#"policy="conflate""#, r#"transport="shm""#, r#"channel="tapecast""#] {
+        assert!(key.contains(label), "{key}");
+    }
+
+    served.daemon.signal(Signal::TERM);
+    assert!(served.daemon.wait().success());
+    let report = bench.report();
+    assert_eq!(report["totals"]["published"], published as u64);
+    assert_eq!(report["source"]["messages"], 20_000);
+}
+
+#[test]
+fn every_label_value_is_there_from_the_beginning() {
+    let bench = Bench::new();
+    let served = Served::start(&bench, []);
+    let series = served.scrape();
+    for (name, label) in [
+        ("tapecast_evictions_total", r#"reason="unreachable""#),
+        ("tapecast_refusals_total", r#"reason="not_entitled""#),
+        ("tapecast_connections_failed_total", r#"reason="tls_expired""#),
+        ("tapecast_sender_duty_cycles_total", r#"work="gated""#),
+        ("tapecast_feed_book_anomalies_total", r#"kind="refused""#),
+        ("tapecast_fan_out_skew_seconds_bucket", r#"le="+Inf""#),
+        ("tapecast_thread_cpu_seconds_total", r#"thread="sender""#),
+        ("process_resident_memory_bytes", ""),
+    ] {
+        assert!(of(&series, name, label).is_some(), "{name} {label}");
+    }
+}
+
+#[test]
+fn a_departed_subscribers_series_stay_for_a_while_and_its_counts_for_ever() {
+    let bench = Bench::new();
+    let mut served = Served::start(&bench, ["--set", "metrics.departed_s=3600"]);
+    let mut subscriber =
+        Subscriber::attach(&bench.socket(), &request("once", Policy::Conflate, &[])).unwrap();
+    let mut delivered = 0;
+    while delivered < 100 {
+        delivered += subscriber.receiver.poll(256, |_| {}).unwrap();
+    }
+    let delivered = subscriber.receiver.totals().delivered as f64;
+    drop(subscriber);
+    served.until("it has left", |series| value(series, "tapecast_sessions") == 0.0);
+    let series = served.scrape();
+    let connected = of(&series, "tapecast_subscriber_connected", r#"subscriber="once""#);
+    assert_eq!(connected.unwrap().1, 0.0);
+    assert_eq!(value(&series, "tapecast_subscriber_delivered_snapshots_total"), delivered);
+    assert_eq!(value(&series, "tapecast_delivered_snapshots_total"), delivered);
+    assert_eq!(value(&series, "tapecast_sessions_detached_total"), 1.0);
+
+    // Who comes back under its name takes the series over.
+    let _again =
+        Subscriber::attach(&bench.socket(), &request("once", Policy::Conflate, &[])).unwrap();
+    served.until("it is back", |series| value(series, "tapecast_sessions") == 1.0);
+    assert_eq!(value(&served.scrape(), "tapecast_subscriber_connected"), 1.0);
+}
+
+#[test]
+fn series_of_who_has_left_go_when_nothing_is_to_be_kept() {
+    let bench = Bench::new();
+    let mut served = Served::start(&bench, ["--set", "metrics.departed_s=0"]);
+    for round in 0..3 {
+        let name = format!("guest-{round}");
+        let guest = Subscriber::attach(&bench.socket(), &request(&name, Policy::Conflate, &[]));
+        drop(guest.unwrap());
+    }
+    served
+        .until("all have left", |series| value(series, "tapecast_sessions_detached_total") == 3.0);
+    assert!(of(&served.scrape(), "tapecast_subscriber_connected", "guest").is_none());
+}
+
+#[test]
+fn the_text_passes_prometheus_own_lint() {
+    let Ok(mut promtool) = std::process::Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+    else {
+        eprintln!("SKIPPED: promtool is not installed (Debian package prometheus)");
+        return;
+    };
+    let bench = Bench::new();
+    let served = Served::start(&bench, []);
+    let _one = Subscriber::attach(&bench.socket(), &request("one", Policy::Conflate, &[])).unwrap();
+    let (_, text) = served.get("/metrics");
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn only_what_is_served_is_answered() {
+    let bench = Bench::new();
+    let served = Served::start(&bench, []);
+    let (status, places) = served.get("/");
+    assert_eq!(status, 200);
+    assert!(places.contains("/metrics /healthz /readyz"), "{places}");
+    assert_eq!(served.get("/secret").0, 404);
+    assert_eq!(
+        ask(served.address, "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").0,
+        405
+    );
+    assert_eq!(ask(served.address, "nonsense\r\n\r\n").0, 400);
+    // A head without an end is cut off, and nobody else waits for it.
+    let mut endless = TcpStream::connect(served.address).unwrap();
+    let line = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(1 << 20));
+    let _cut = endless.write_all(line.as_bytes());
+    assert_eq!(served.get("/healthz").0, 200);
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_sentence() {
+    let bench = Bench::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let line = error_line(&bench.run(["--metrics", &address]).output().unwrap());
+    assert!(line.contains("metrics.address (--metrics): cannot listen on"), "{line}");
+    assert!(line.contains("ss -ltnp"), "{line}");
+}
+
+#[test]
+fn beyond_loopback_tls_is_wanted_or_refused_aloud() {
+    let check = |more: &[&str]| {
+        let mut command = program();
+        command.args(["check-config", "--metrics", "192.0.2.7:7412"]).args(more);
+        command.output().unwrap()
+    };
+    let line = error_line(&check(&[]));
+    assert!(line.contains("metrics.certificate"), "{line}");
+    assert!(line.contains("metrics.tls = \"off\""), "{line}");
+    assert!(check(&["--set", "metrics.tls=off"]).status.success());
+}
