@@ -35,6 +35,8 @@ prepare_page() {
 can_draw() {
     local chromium=${CHROMIUM:-/usr/bin/chromium}
     command -v npm >/dev/null || { say "drawing is SKIPPED: npm is not installed"; return 1; }
+    node -e 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)' ||
+        { say "drawing is SKIPPED: it needs node 20.19 or later"; return 1; }
     [[ -x $chromium ]] || { say "drawing is SKIPPED: $chromium is not installed"; return 1; }
     prepare_page || { say "drawing is SKIPPED: Grafana's components could not be installed or built"; return 1; }
 }

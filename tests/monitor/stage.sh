@@ -51,7 +51,8 @@ until_true() { # SECONDS WHAT COMMAND…
 start() { # NAME PROGRAM ARGUMENT…
     local name=$1
     shift
-    "$@" >"$folder/$name.log" 2>&1 </dev/null &
+    # Without the descriptors that a script keeps for itself.
+    "$@" >"$folder/$name.log" 2>&1 </dev/null 7>&- 9>&- &
     pid=$!
     pids+=("$pid")
 }
