@@ -1,6 +1,6 @@
 // Is it healthy? One glance at the open.
 import {
-    dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, worst,
+    dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, width, worst,
 } from './panels.mjs';
 
 const firing = (more) => `ALERTS{alertstate="firing",alertname=~"Tapecast.*"${more}}`;
@@ -9,6 +9,11 @@ const share = (ofAll) => `sum by (instance, channel, session, subscriber) (${rat
 const bySubscriber = (what) => `sum by (instance, channel, session, subscriber) (${rate(ofSubscriber(`tapecast_subscriber_${what}_snapshots_total`))})`;
 export const conflatedShare = share(bySubscriber);
 
+const severity = [
+    width(80),
+    { id: 'mappings', value: named({ page: ['page', 'red'], ticket: ['ticket', 'orange'], info: ['info', 'blue'] }) },
+    { id: 'custom.cellOptions', value: { type: 'color-background', mode: 'basic' } },
+];
 const yes = named({ 0: ['NO', 'red'], 1: ['yes', 'green'] });
 
 export default dashboard({
@@ -64,18 +69,18 @@ export default dashboard({
                     line(quantile(0.999, of('tapecast_subscriber_delivery_seconds_bucket')), 'p99.9'),
                 ], { log: true, thresholds: steps(null, 'transparent', 0.001, 'red') })]),
         row('Who is worst?', 9,
-            [8, graph('Furthest behind',
+            [7, graph('Furthest behind',
                 'The five subscribers that were furthest behind in the shown time, as time since the oldest snapshot that they have not read. Beyond 200 ms (lag.soft_ms) they count as lagging. Look at that host first: CPU, swap, a debugger.',
                 's', [line(worst(5, ofSubscriber('tapecast_subscriber_lag_seconds')), '{{subscriber}}')],
                 { min: 0, table: true, thresholds: steps(null, 'transparent', 0.2, 'orange') })],
-            [8, graph('Most conflated',
+            [7, graph('Most conflated',
                 'Share of snapshots that a subscriber got only in a newer version, the five highest. Those with --min-interval conflate by intent. Others: they are slower than the feed, give them a core or fewer instruments.',
                 'percentunit', [line(worst(5, conflatedShare), '{{subscriber}}')],
                 { min: 0, max: 1, table: true, thresholds: steps(null, 'transparent', 0.1, 'orange') })],
-            [8, table('Firing alerts',
+            [10, table('Firing alerts',
                 'What fires now. Each name has an entry in dashboards/RUNBOOK.md: meaning, first look, likely causes, what to do.',
-                [['severity', 'Severity'], ['alertname', 'Alert'], ['channel', 'Channel'], ['subscriber', 'Subscriber']],
-                [{ expr: firing(''), name: 'Firing', unit: 'none' }], { sortBy: 'Severity' })]),
+                [['severity', 'Severity', severity], ['alertname', 'Alert', [width(260)]], ['channel', 'Channel'], ['subscriber', 'Subscriber']],
+                [{ expr: firing('') }], { sortBy: 'Severity' })]),
         row('Room', 7,
             [6, graph('Feed messages',
                 'Messages read from the feed. It falls to 0 in session hours: see Feed above, then the line.',

@@ -152,14 +152,18 @@ export function heatmap(title, description, selector) {
 
 /**
  * A table whose columns are queries over the same labels. `columns` are
- * `{ expr, name, unit, thresholds, mappings }`; `labels` are `[label, heading]`, in order.
+ * `{ expr, name, unit, thresholds, mappings }`, or without a name when only the labels are shown;
+ * `labels` are `[label, heading, properties]`, in order.
  */
 export function table(title, description, labels, columns, more = {}) {
     const letter = (place) => String.fromCharCode(65 + place);
     const targets = columns.map(({ expr }) => now(expr, '', { format: 'table' }));
     const value = (place) => (columns.length === 1 ? 'Value' : `Value #${letter(place)}`);
-    const renamed = columns.map((column, place) => [value(place), column.name]);
-    const order = [...labels.map(([label]) => label), ...columns.map((_, place) => value(place))];
+    const named = columns.map((column, place) => [value(place), column.name]).filter(([, name]) => name);
+    const order = [...labels.map(([label]) => label), ...named.map(([field]) => field)];
+    const headings = labels.map(([label, heading]) => [label, heading]);
+    const ofLabels = labels.filter(([, , properties]) => properties)
+        .map(([, heading, properties]) => ({ matcher: { id: 'byName', options: heading }, properties }));
     const made = panel('table', title, description, 'short', targets, {
         transformations: [
             ...(columns.length > 1 ? [{ id: 'merge', options: {} }] : []),
@@ -169,11 +173,11 @@ export function table(title, description, labels, columns, more = {}) {
                 options: {
                     excludeByName: {},
                     indexByName: Object.fromEntries(order.map((name, place) => [name, place])),
-                    renameByName: Object.fromEntries([...labels, ...renamed]),
+                    renameByName: Object.fromEntries([...headings, ...named]),
                 },
             },
         ],
-        overrides: columns.map((column) => ({
+        overrides: [...ofLabels, ...columns.filter((column) => column.name).map((column) => ({
             matcher: { id: 'byName', options: column.name },
             properties: [
                 { id: 'unit', value: column.unit },
@@ -184,7 +188,7 @@ export function table(title, description, labels, columns, more = {}) {
                     { id: 'custom.cellOptions', value: { type: 'color-background', mode: 'basic' } },
                 ] : []),
             ],
-        })),
+        }))],
     });
     made.fieldConfig.defaults.custom = { align: 'auto', cellOptions: { type: 'auto' }, filterable: true };
     made.options = {
@@ -195,6 +199,8 @@ export function table(title, description, labels, columns, more = {}) {
     };
     return made;
 }
+
+export const width = (pixels) => ({ id: 'custom.width', value: pixels });
 
 /** A heading, and the panels under it, left to right: `row('Feed', 8, [12, panel], [12, panel])`. */
 export const row = (title, height, ...placed) => ({ title, height, placed });

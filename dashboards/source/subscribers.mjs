@@ -35,7 +35,7 @@ export default dashboard({
         row('Everybody, worst first', 14,
             [24, table('Subscribers',
                 'One line for each session, furthest behind first. Lag is what waits unread. Conflated is the share that was replaced by something newer. Red state: it has left.',
-                [['session', 'Session'], ['subscriber', 'Subscriber'], ['channel', 'Channel']],
+                [['subscriber', 'Subscriber'], ['channel', 'Channel'], ['session', 'Session']],
                 [
                     { expr: by(ofSubscriber('tapecast_subscriber_connected')), name: 'State', unit: 'none',
                         mappings: named({ 0: ['left', 'red'], 1: ['attached', 'green'] }),

@@ -37,7 +37,7 @@ function configured(panel: any, field: any) {
     const config = structuredClone({ ...defaults, ...field.config });
     config.custom = { ...defaults.custom };
     for (const { matcher, properties } of overrides ?? []) {
-        if (matcher.options !== field.name) continue;
+        if (matcher.options !== (field.config.displayName ?? field.name)) continue;
         for (const { id, value } of properties) {
             if (id.startsWith('custom.')) config.custom[id.slice(7)] = value;
             else config[id] = value;
@@ -59,7 +59,8 @@ function finished(panel: any, frame: DataFrame, place: number, theme: GrafanaThe
         field.config = configured(panel, field);
         const seen = field.values.filter((value: any) => typeof value === 'number');
         const [min, max] = [Math.min(...seen), Math.max(...seen)];
-        field.state = { seriesIndex: place, range: { min, max, delta: max - min } };
+        const displayName = panel.type === 'table' ? field.config.displayName ?? field.name : undefined;
+        field.state = { displayName, seriesIndex: place, range: { min, max, delta: max - min } };
         field.display = getDisplayProcessor({ field, theme });
     }
     return frame;

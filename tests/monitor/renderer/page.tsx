@@ -4,8 +4,9 @@ import React, { useEffect, useRef, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 import { createTheme, dateTime, FieldType, getDisplayProcessor, ThemeContext, type DataFrame } from '@grafana/data';
 import {
-    BigValue, BigValueColorMode, BigValueGraphMode, BigValueTextMode, GlobalStyles, PanelChrome, PortalContainer, Table, TimeSeries,
+    BigValue, BigValueColorMode, BigValueGraphMode, BigValueTextMode, GlobalStyles, PanelChrome, PortalContainer, TimeSeries,
 } from '@grafana/ui';
+import { TableNG } from '@grafana/ui/unstable';
 import * as i18n from '@grafana/i18n';
 import { framesOf, type Settings } from './frames';
 
@@ -88,7 +89,7 @@ function Content({ panel, frames, width, height, settings }: any) {
     switch (panel.type) {
         case 'stat': return <Stat {...{ panel, frames, width, height }} />;
         case 'heatmap': return <Heat {...{ frames, width, height }} />;
-        case 'table': return <Table data={frames[0]} width={width} height={height} initialSortBy={panel.options.sortBy} />;
+        case 'table': return <TableNG data={frames[0]} width={width} height={height} sortBy={panel.options.sortBy} cellHeight={panel.options.cellHeight} />;
         case 'timeseries': return <Graph {...{ panel, frames, width, height, settings }} />;
         default: throw new Error(`no component for a panel of type ${panel.type}`);
     }
