@@ -45,7 +45,7 @@ middle_of_a_day() { # FILE
 middle_of_a_day "$folder/middle.itch50"
 mkfifo "$folder/line.pipe"
 exec 7<>"$folder/line.pipe"
-calm=(--instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes="64 KiB"')
+calm=(--instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=64 KiB')
 start_publisher well "${calm[@]}" --set lag.hard_ms=1000
 well=$publisher
 start_publisher waits "${calm[@]}" --set access.lossless=true --set access.stall_max_s=20

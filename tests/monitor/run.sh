@@ -69,7 +69,7 @@ drawing=no
 ! can_draw || drawing=yes
 mkdir -p "$folder/journal"
 start_publisher feed --instruments 50 --steady-rate "${RATE:-2000}" --burst-rate 20000 \
-    --set 'shm.ring_bytes="256 KiB"' --journal "$folder/journal" --set 'journal.rotate_bytes="4 MiB"' \
+    --set 'shm.ring_bytes=256 KiB' --journal "$folder/journal" --set 'journal.rotate_bytes=4 MiB' \
     --set journal.keep=2
 start_load
 start_prometheus '' "$publisher"
