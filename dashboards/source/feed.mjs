@@ -41,7 +41,7 @@ export default dashboard({
                 { min: 0 })],
             [8, graph('Age of the last message', 'A line that climbs is a feed that says nothing. Dashed: where it counts as silent by default.',
                 's', [line(`max by (channel) (${of('tapecast_feed_last_message_age_seconds')})`, '{{channel}}')],
-                { min: 0, thresholds: steps(null, 'transparent', 10, 'red') })],
+                { min: 0, soft: 12, thresholds: steps(null, 'transparent', 10, 'red') })],
             [8, graph('Share of time silent', '1 is a feed that is silent now. A recording that is played at its own pace is silent in its pauses, too.',
                 'percentunit', [each('tapecast_feed_silent_seconds_total')], { min: 0, max: 1 })]),
         row('Books', 8,

@@ -108,7 +108,7 @@ export function graph(title, description, unit, targets, more = {}) {
             showPoints: 'never',
             spanNulls: false,
             // What is 0 most of the time is drawn at the bottom of a small scale, not of a huge one.
-            ...(unit === 'cps' || unit === 'short' ? { axisSoftMax: 1 } : {}),
+            ...(unit === 'cps' || unit === 'short' || more.soft ? { axisSoftMax: more.soft ?? 1 } : {}),
             stacking: { mode: more.stack ? 'normal' : 'none', group: 'A' },
             scaleDistribution: more.log ? { type: 'log', log: 10 } : { type: 'linear' },
             thresholdsStyle: { mode: more.thresholds ? 'dashed' : 'off' },

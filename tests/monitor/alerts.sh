@@ -35,8 +35,10 @@ middle_of_a_day() { # FILE
     "$programs/tapecast-publisher" generate --out "$folder/day.itch50" --instruments 20 --messages 20000 --no-progress
     node -e '
         const fs = require("fs"), [day, out] = process.argv.slice(1), bytes = fs.readFileSync(day);
+        const next = (at) => at + 2 + bytes.readUInt16BE(at);
         let at = 0, count = 0;
-        while (count++ < 10000) at += 2 + bytes.readUInt16BE(at);
+        while (count++ < 10000) at = next(at);
+        fs.writeFileSync(`${out}.first`, bytes.subarray(0, next(0)));
         fs.writeFileSync(out, bytes.subarray(at));' "$folder/day.itch50" "$1"
 }
 
@@ -45,6 +47,8 @@ middle_of_a_day() { # FILE
 middle_of_a_day "$folder/middle.itch50"
 mkfifo "$folder/line.pipe"
 exec 7<>"$folder/line.pipe"
+# A pipe counts as opened when something is in it.
+cat "$folder/middle.itch50.first" >&7
 calm=(--instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=64 KiB')
 start_publisher well "${calm[@]}" --set lag.hard_ms=1000
 well=$publisher

@@ -58,7 +58,7 @@ start() { # NAME PROGRAM ARGUMENT…
 }
 
 get() { # URL
-    node -e 'fetch(process.argv[1]).then(async (answer) => {
+    node -e 'fetch(process.argv[1], { signal: AbortSignal.timeout(3000) }).then(async (answer) => {
         process.stdout.write(await answer.text()); process.exitCode = answer.ok ? 0 : 1;
     }).catch(() => { process.exitCode = 1; })' "$1"
 }
