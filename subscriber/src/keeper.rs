@@ -17,15 +17,18 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tapecast_control::client::{ClientLifeline, LifelineStatus};
+use tapecast_fabric::ClockReport;
 use tapecast_fabric::shm::RegionLife;
 use tapecast_wire::attach::Farewell;
 
 use crate::attachment::Attachment;
 use crate::backoff::{Backoff, Jitter, Reconnect};
 use crate::builder::SubscriberBuilder;
+use crate::clock::{Pings, SharedClock};
 use crate::error::ConnectError;
 use crate::mailbox::{Mail, Mailbox};
 use crate::state::{EndReason, StaleCause};
+use crate::target::Target;
 
 /// Pause before attaching again to a publisher that has just sent this session away, or has nothing
 /// more to say: at least this long.
@@ -45,6 +48,7 @@ pub(crate) struct Keeper {
     /// Rung to make the keeper look at `orders`.
     bell: Arc<OwnedFd>,
     orders: Sender<Order>,
+    clock: Arc<SharedClock>,
     /// Disconnected when the thread has ended.
     alive: Receiver<Infallible>,
 }
@@ -78,6 +82,8 @@ impl Keeper {
         let mailbox = Arc::new(Mailbox::default());
         let (orders, received) = channel();
         let (thread_life, alive) = channel();
+        let clock = Arc::new(SharedClock::default());
+        let pings = Pings::new(matches!(choices.target, Target::Remote(_)));
         let watch = Watch {
             choices,
             mailbox: Arc::clone(&mailbox),
@@ -85,6 +91,8 @@ impl Keeper {
             bell: Arc::clone(&bell),
             orders: received,
             jitter: Jitter::new(),
+            clock: Arc::clone(&clock),
+            pings,
             generation: 0,
             life,
             _thread_life: thread_life,
@@ -94,7 +102,12 @@ impl Keeper {
             .stack_size(STACK_BYTES)
             .spawn(move || watch.run(lifeline))
             .map_err(|error| resources("start the keeper thread", error))?;
-        Ok(Self { mailbox, news, bell, orders, alive })
+        Ok(Self { mailbox, news, bell, orders, clock, alive })
+    }
+
+    /// How the clocks of the two hosts relate, as far as is known.
+    pub(crate) fn clock(&self) -> ClockReport {
+        self.clock.load()
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {
@@ -163,6 +176,8 @@ struct Watch {
     bell: Arc<OwnedFd>,
     orders: Receiver<Order>,
     jitter: Jitter,
+    clock: Arc<SharedClock>,
+    pings: Pings,
     /// Of the session that is watched.
     generation: u64,
     /// Of the session that was attached last, where that is in shared memory.
@@ -197,6 +212,7 @@ impl Watch {
                     matches!(cause, StaleCause::Evicted | StaleCause::EndOfSource)
                 }
             };
+            self.pings.restart();
             match self.attach_again(reluctant) {
                 Some(fresh) => lifeline = fresh,
                 None => return,
@@ -214,10 +230,18 @@ impl Watch {
                 }
                 LifelineStatus::Gone => return Outcome::Lost(StaleCause::Crashed, String::new()),
             }
+            if let Some(estimate) = lifeline.clock() {
+                self.clock.show(&estimate);
+            }
+            if self.pings.is_due(Instant::now()) {
+                lifeline.ping();
+            }
+            let nap = self.pings.until_due(Instant::now());
+            let nap = nap.and_then(|nap| Timespec::try_from(nap).ok());
             let mut awaited =
                 [PollFd::new(&*lifeline, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
             // An interrupted or refused poll is followed by another look at both.
-            let _ = poll(&mut awaited, None);
+            let _ = poll(&mut awaited, nap.as_ref());
             silence(&self.bell);
             if let Some(outcome) = self.ordered() {
                 return outcome;
@@ -371,6 +395,8 @@ mod tests {
             bell: descriptor(),
             orders: received,
             jitter: Jitter::new(),
+            clock: Arc::default(),
+            pings: Pings::new(false),
             generation,
             life: None,
             _thread_life: channel().0,

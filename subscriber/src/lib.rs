@@ -95,6 +95,8 @@ mod attachment;
 mod backoff;
 mod builder;
 mod clock;
+#[cfg(feature = "prometheus")]
+mod collector;
 mod decimal;
 mod directory;
 mod endpoint;
@@ -118,16 +120,20 @@ pub use ab::side::AbSide;
 pub use ab::{AbSideFigures, AbSubscriber, AbSummary};
 pub use backoff::{Backoff, Reconnect};
 pub use builder::SubscriberBuilder;
+#[cfg(feature = "prometheus")]
+pub use collector::SubscriberCollector;
 pub use decimal::{Price, Quantity};
 pub use error::{ConnectError, PollError, WaitError, WatchError};
 pub use owned::OwnedSnapshot;
 pub use rdma::RdmaChoices;
 pub use snapshot::{BookLevel, Levels, Side, Snapshot, Trade};
 pub use state::{EndReason, Event, FeedState, StaleCause, State};
-pub use statistics::{InstrumentAccount, Statistics, Summary};
+pub use statistics::{ClockFigures, InstrumentAccount, LatencyCounts, Statistics, Summary};
 #[cfg(feature = "async")]
 pub use stream::{SnapshotStream, StreamError, StreamItemError};
 pub use subscriber::{Subscriber, Wakeup};
+/// Upper bounds of the buckets of [`LatencyCounts`], in nanoseconds, each inclusive.
+pub use tapecast_telemetry::BOUNDS_NS as LATENCY_BOUNDS_NS;
 pub use target::{CONNECT_VARIABLE, SOCKET_VARIABLE, Target, TlsChoices, default_socket};
 
 pub use tapecast_fabric::WaitStrategy;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use tapecast_fabric::{
     CELL_SAMPLES, CELL_TRANSIT_WORDS, ClockReport, Endpoint, LatencyReport, Receiver, Timing,
 };
+pub use tapecast_telemetry::LatencyBuckets as LatencyCounts;
 use tapecast_telemetry::LatencySummary;
 use tapecast_telemetry::{BUCKETS, InterarrivalJitter, Jitter, LatencyBuckets, LatencyFigures};
 use tapecast_telemetry::{SkewRecord, SkewSampler};
@@ -51,6 +52,30 @@ pub struct Statistics {
     pub latency: LatencyFigures,
     /// How much that varies.
     pub jitter: Jitter,
+    /// How the clock of this host relates to the publisher's, which `latency` depends on.
+    #[serde(default)]
+    pub clock: ClockFigures,
+}
+
+/// How this host's clock relates to the publisher's, from round trips over the control plane.
+///
+/// All zero on the publisher's own host, where there is one clock, and before anything is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockFigures {
+    /// This host's clock less the publisher's, in nanoseconds.
+    pub offset_ns: i64,
+    /// How wrong that may be, in nanoseconds. Latencies are wrong by about as much as the offset,
+    /// and cannot be known better than this.
+    pub error_ns: u64,
+    /// The round trip to the publisher, in nanoseconds, which needs no common clock.
+    pub round_trip_ns: u64,
+}
+
+impl From<ClockReport> for ClockFigures {
+    fn from(report: ClockReport) -> Self {
+        let ClockReport { offset_ns, error_ns, round_trip_ns } = report;
+        Self { offset_ns, error_ns, round_trip_ns }
+    }
 }
 
 /// What became of one instrument's snapshots, over all sessions.
@@ -119,6 +144,8 @@ struct Measured {
     skew: Option<SkewSampler>,
     taken: Vec<SkewRecord>,
     session: SessionTiming,
+    /// Latencies of the sessions before.
+    before: LatencyBuckets,
 }
 
 /// What the publisher is told about latency in the present session.
@@ -139,6 +166,7 @@ impl Recorder {
             skew,
             taken: Vec::new(),
             session: SessionTiming::default(),
+            before: LatencyBuckets::new(),
         };
         Self {
             timing: latency.then(|| Box::new(timing)),
@@ -175,6 +203,7 @@ impl Recorder {
         self.is_suspect.resize(capacity, false);
         if let Some(timing) = self.timing.as_deref_mut() {
             timing.jitter.clear();
+            timing.before.merge(&timing.session.transit);
             timing.session = SessionTiming::default();
             timing.take_skew(ended);
         }
@@ -199,6 +228,14 @@ impl Recorder {
         words[..BUCKETS].copy_from_slice(&transit.counts);
         words[BUCKETS] = transit.sum_ns;
         Some(Timing { transit: words, jitter_ns: jitter.ns(), clock, samples: *samples })
+    }
+
+    /// Latencies by bucket, over all sessions.
+    pub(crate) fn latency_counts(&self) -> LatencyCounts {
+        let Some(timing) = self.timing.as_deref() else { return LatencyCounts::new() };
+        let mut all = timing.before;
+        all.merge(&timing.session.transit);
+        all
     }
 
     pub(crate) fn latency(&self) -> LatencySummary {

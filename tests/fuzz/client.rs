@@ -21,10 +21,10 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tapecast_control::client::{self, AttachError, Granted, LifelineStatus, TcpTarget};
 use tapecast_wire::attach::{
     Accepted, AttachRequest, FRAME_HEAD_BYTES, Farewell, FrameHead, MAX_REASON_BYTES, Message,
-    Refusal,
+    Pong, Refusal,
 };
 use tapecast_wire::rdma::{PathMtu, QueuePairAddress, RdmaAnswer, RemoteMemory, RetryBudget};
-use tapecast_wire::{Epoch, InstrumentId, SessionId};
+use tapecast_wire::{Epoch, InstrumentId, Nanos, SessionId};
 use tempfile::TempDir;
 
 /// No verdict depends on how fast this machine is.
@@ -178,15 +178,24 @@ fn check_refusal(error: &AttachError, told: Option<Message>) {
     assert_eq!(error.refusal(), refusal, "{error}");
 }
 
+/// What comes after answers about the time, which are always welcome.
+fn after_pongs(mut told: &[u8]) -> &[u8] {
+    while let Some((Message::Pong(_), rest)) = first(told) {
+        told = rest;
+    }
+    told
+}
+
 fn check_grant(asked: Result<Granted, AttachError>, told: &[u8]) {
     match (asked, first(told)) {
         (Ok(granted), Some((Message::Accepted(accepted), rest))) => {
             assert_eq!(granted.accepted, accepted);
             let _: Vec<OwnedFd> = granted.descriptors;
             let mut lifeline = granted.lifeline;
-            let expected = match first(rest) {
+            let expected = match first(after_pongs(rest)) {
                 Some((Message::Farewell(farewell, reason), after))
-                    if rest.len() - after.len() <= FRAME_HEAD_BYTES + FAREWELL_BYTES_MAX =>
+                    if after_pongs(rest).len() - after.len()
+                        <= FRAME_HEAD_BYTES + FAREWELL_BYTES_MAX =>
                 {
                     LifelineStatus::Farewell(farewell, reason)
                 }
@@ -219,6 +228,10 @@ fn compose(script: &[u8]) -> Vec<Piece> {
             3 => Message::Farewell(Farewell::Closing, "x".repeat(usize::from(number))),
             4 => Message::Detach,
             5 => Message::Ready,
+            6 => {
+                let time = Nanos(u64::from(number));
+                Message::Pong(Pong { ping: time, received: Nanos(7), sent: Nanos(9) })
+            }
             _ => {
                 let bytes = script.by_ref().take(usize::from(number)).collect();
                 push(&mut pieces, bytes, 0);

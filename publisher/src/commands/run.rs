@@ -309,7 +309,12 @@ fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
 }
 
 fn identity(config: &Config, epoch: Epoch) -> Identity {
-    Identity { name: config.publisher.name.clone(), fabric: config.fabric.kind.word(), epoch }
+    Identity {
+        name: config.publisher.name.clone(),
+        fabric: config.fabric.kind.word(),
+        epoch,
+        clock_error_max_ns: config.metrics.clock_error_max_us.get() * 1_000,
+    }
 }
 
 /// The instruments that are known before the source plays, so that the first subscriber can already

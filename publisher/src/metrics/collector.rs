@@ -141,7 +141,8 @@ impl Collector for Publisher {
         );
         sender::collect(&mut out, sources, now);
         feed::collect(&mut out, sources, figures);
-        sessions::collect(&mut out, figures, sources.identity.fabric, now);
+        let published = sources.progress.load().published;
+        sessions::collect(&mut out, figures, &sources.identity, (published, now));
         if let Some(stats) = &figures.network {
             network::collect(&mut out, stats, &figures.post_to_completion);
         }

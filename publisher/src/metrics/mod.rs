@@ -36,6 +36,8 @@ pub struct Identity {
     pub fabric: &'static str,
     /// Life of the publisher.
     pub epoch: Epoch,
+    /// Error of a clock offset, in nanoseconds, up to which one-way figures can be relied on.
+    pub clock_error_max_ns: u64,
 }
 
 /// Where figures come from.

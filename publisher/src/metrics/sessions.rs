@@ -1,12 +1,19 @@
 //! Series of the sessions: each of them, and all together.
 
+use tapecast_fabric::ClockReport;
 use tapecast_wire::Nanos;
 
+use super::Identity;
 use super::series::{Families, Labels, Named, flag, seconds};
 use crate::conductor::{Figures, SessionFigures};
 
 /// Everything about who is attached, was, or was not let in.
-pub(super) fn collect(out: &mut Families, figures: &Figures, fabric: &str, now: Nanos) {
+pub(super) fn collect(
+    out: &mut Families,
+    figures: &Figures,
+    identity: &Identity,
+    (published, now): (u64, Nanos),
+) {
     let attached = figures.sessions.iter().filter(|session| session.attached).count();
     out.gauge(Named("tapecast_sessions", "Sessions that are attached."), attached as f64);
     out.gauge(
@@ -16,12 +23,15 @@ pub(super) fn collect(out: &mut Families, figures: &Figures, fabric: &str, now: 
     totals(out, figures);
     refused(out, figures);
     fan_out(out, figures);
-    let published = |session: &SessionFigures| {
+    let tell = |session: &SessionFigures| {
         let id = session.id.0.to_string();
         let labels = [("session", id.as_str()), ("subscriber", session.name.as_str())];
-        each(out, session, &labels, fabric, now);
+        each(out, session, &labels, identity);
+        clock(out, session, &labels, identity);
+        lag(out, session, &labels, published);
+        heartbeat(out, session, &labels, now);
     };
-    figures.sessions.iter().for_each(published);
+    figures.sessions.iter().for_each(tell);
 }
 
 fn totals(out: &mut Families, figures: &Figures) {
@@ -156,15 +166,9 @@ fn fan_out(out: &mut Families, figures: &Figures) {
 }
 
 /// One session.
-fn each(
-    out: &mut Families,
-    session: &SessionFigures,
-    labels: Labels<'_>,
-    fabric: &str,
-    now: Nanos,
-) {
+fn each(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, identity: &Identity) {
     let &[id, name] = labels else { return };
-    let connected = [id, name, ("policy", session.policy.word()), ("transport", fabric)];
+    let connected = [id, name, ("policy", session.policy.word()), ("transport", identity.fabric)];
     out.gauge_of(
         Named(
             "tapecast_subscriber_connected",
@@ -176,7 +180,9 @@ fn each(
     );
     counts(out, session, labels);
     latency(out, session, labels);
-    lag(out, session, labels);
+}
+
+fn heartbeat(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, now: Nanos) {
     if session.attached
         && let Some(age) = session.heartbeat_age(now)
     {
@@ -189,6 +195,52 @@ fn each(
             seconds(age.0),
         );
     }
+}
+
+/// On one host there is one clock, and nothing to measure.
+fn clock(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, identity: &Identity) {
+    let clock = &session.timing.clock;
+    let (same, known) = (identity.fabric == "shm", clock.round_trip_ns > 0);
+    for (name, value) in [
+        (
+            Named(
+                "tapecast_subscriber_clock_offset_seconds",
+                "The subscriber's clock less the publisher's, from round trips over the control \
+                 plane; 0 on one host, and before anything is known.",
+            ),
+            clock.offset_ns as f64 / 1e9,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_clock_error_seconds",
+                "How wrong that offset may be: half the shortest round trip, and what clocks may \
+                 have drifted since.",
+            ),
+            seconds(clock.error_ns),
+        ),
+        (
+            Named(
+                "tapecast_subscriber_round_trip_seconds",
+                "Round trip between subscriber and publisher over the control plane. Needs no \
+                 common clock; 0 on one host.",
+            ),
+            seconds(clock.round_trip_ns),
+        ),
+        (
+            Named(
+                "tapecast_subscriber_one_way_reliable",
+                "Whether one-way latencies of this subscriber can be relied on: one host, or a \
+                 clock offset and error below metrics.clock_error_max_us.",
+            ),
+            flag(same || known && is_within(clock, identity.clock_error_max_ns)),
+        ),
+    ] {
+        out.gauge_of(name, labels, value);
+    }
+}
+
+const fn is_within(clock: &ClockReport, max_ns: u64) -> bool {
+    clock.error_ns <= max_ns && clock.offset_ns.unsigned_abs() <= max_ns
 }
 
 fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
@@ -282,13 +334,23 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
     }
 }
 
-fn lag(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
+fn lag(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, published: u64) {
     let lag = if session.attached { session.lag } else { Default::default() };
     let bytes = if session.attached { session.stats.lag_bytes } else { 0 };
     out.gauge_of(
         Named("tapecast_subscriber_lag_bytes", "Bytes published for this session and not read."),
         labels,
         bytes as f64,
+    );
+    let taken = session.stats.counts.channel_sequence.0;
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_lag_snapshots",
+            "Snapshots of the channel since the one that this session took last, while it has \
+             bytes to read; with a choice of symbols, those of others are among them.",
+        ),
+        labels,
+        if bytes > 0 { published.saturating_sub(taken) as f64 } else { 0.0 },
     );
     out.gauge_of(
         Named(

@@ -40,6 +40,7 @@ mod bind_error;
 pub mod certificates;
 mod claim;
 pub mod client;
+mod clock;
 mod entitlement;
 mod frame;
 mod gate;
@@ -58,6 +59,7 @@ mod tls;
 
 pub use access::{Access, AccessError};
 pub use bind_error::BindError;
+pub use clock::{ClockEstimate, ClockFilter};
 pub use entitlement::{ClientPattern, Entitlement, Entitlements, NotEntitled, PatternError};
 pub use frame::MAX_DESCRIPTORS;
 pub use gate::ListenerStats;

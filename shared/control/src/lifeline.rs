@@ -1,7 +1,11 @@
 //! The publisher's end of a session's connection after the grant.
 
-use tapecast_wire::attach::{Farewell, Message};
+use std::time::{Duration, Instant};
 
+use tapecast_wire::Nanos;
+use tapecast_wire::attach::{Farewell, Message, PING_BYTES, Pong};
+
+use crate::clock::unix_now;
 use crate::frame::{FrameReader, PIECE_BYTES};
 use crate::remote::Peer;
 use crate::stream::Stream;
@@ -16,6 +20,7 @@ pub struct Lifeline {
     stream: Stream,
     peer: Peer,
     reader: FrameReader,
+    pings: Allowance,
 }
 
 /// How the subscriber's end of a session came.
@@ -31,8 +36,8 @@ pub enum Ending {
 
 impl Lifeline {
     pub(crate) const fn new(stream: Stream, peer: Peer) -> Self {
-        // The only message of a subscriber is Detach, which has no payload.
-        Self { stream, peer, reader: FrameReader::new(0) }
+        // A subscriber says Ping, and in the end Detach, which has no payload.
+        Self { stream, peer, reader: FrameReader::new(PING_BYTES), pings: Allowance::full() }
     }
 
     /// Waits for the subscriber's end of the session. Cancel-safe.
@@ -47,9 +52,20 @@ impl Lifeline {
             match self.reader.push(&piece[..len]) {
                 Ok(None) => {}
                 Ok(Some(Message::Detach)) => return Ending::Detached,
+                Ok(Some(Message::Ping(ping))) if self.answer(ping) => {}
                 Ok(Some(_)) | Err(_) => return Ending::Misbehaved,
             }
         }
+    }
+
+    /// Tells a subscriber the time. `false` when it asks too often, or does not read the answers.
+    fn answer(&mut self, ping: Nanos) -> bool {
+        let received = unix_now();
+        if !self.pings.take(Instant::now()) {
+            return false;
+        }
+        let pong = Message::Pong(Pong { ping, received, sent: unix_now() });
+        pong.encode().is_ok_and(|bytes| self.stream.send_now(&bytes))
     }
 
     /// Ends the session with a word to the subscriber. Never waits: the word is lost on a
@@ -62,5 +78,53 @@ impl Lifeline {
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer.clone()
+    }
+}
+
+/// Pings that a subscriber may send at once.
+const PINGS_MAX: u32 = 32;
+/// One more may be sent after so long.
+const PING_EVERY: Duration = Duration::from_millis(100);
+
+/// Bounds how often somebody may ask for something: a bucket of tokens.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    filled: Option<Instant>,
+}
+
+impl Allowance {
+    const fn full() -> Self {
+        Self { left: PINGS_MAX, filled: None }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let filled = *self.filled.get_or_insert(now);
+        let periods = now.saturating_duration_since(filled).as_millis() / PING_EVERY.as_millis();
+        if periods > 0 {
+            let more = u32::try_from(periods).unwrap_or(PINGS_MAX);
+            self.left = self.left.saturating_add(more).min(PINGS_MAX);
+            self.filled = Some(now);
+        }
+        let allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_now_and_then_is_always_answered_and_who_asks_all_the_time_is_not() {
+        let start = Instant::now();
+        let mut patient = Allowance::full();
+        assert!((0..1_000).all(|turn| patient.take(start + PING_EVERY * turn)));
+        let mut hasty = Allowance::full();
+        let answered = (0..1_000).filter(|_| hasty.take(start)).count();
+        assert_eq!(answered, PINGS_MAX as usize);
+        assert!(hasty.take(start + PING_EVERY));
+        assert!(!hasty.take(start + PING_EVERY));
     }
 }

@@ -95,6 +95,26 @@ impl Stream {
         };
     }
 
+    /// Sends all of a short message without waiting. `false` when it does not fit: the peer does not
+    /// read what it has asked for.
+    pub(crate) fn send_now(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Unix(stream) => {
+                frame::send(&*stream, bytes, &[]).is_ok_and(|sent| sent == bytes.len())
+            }
+            Self::Tcp(stream) => {
+                frame::send(&*stream, bytes, &[]).is_ok_and(|sent| sent == bytes.len())
+            }
+            Self::Tls(stream) => {
+                let (socket, tls) = stream.get_mut();
+                let queued = tls.writer().write_all(bytes);
+                let mut now = Now(&*socket);
+                while tls.wants_write() && matches!(tls.write_tls(&mut now), Ok(1..)) {}
+                queued.is_ok() && !tls.wants_write()
+            }
+        }
+    }
+
     /// [`linger`], where the kernel would otherwise drop the last word.
     pub(crate) async fn linger(self) {
         match self {

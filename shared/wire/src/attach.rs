@@ -171,7 +171,26 @@ pub enum Message {
     Connect(RdmaAnswer),
     /// Subscriber → publisher over RDMA: connected, and ready to receive.
     Ready,
+    /// Subscriber → publisher, in a session: what time is it? Says what it is for the subscriber.
+    Ping(Nanos),
+    /// Publisher → subscriber: the answer.
+    Pong(Pong),
 }
+
+/// The publisher's times of a ping, by its own clock, with what the ping said. The two hardly differ:
+/// what lies between them is not the network's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pong {
+    /// What the ping said.
+    pub ping: Nanos,
+    /// When the ping was read.
+    pub received: Nanos,
+    /// When this was written.
+    pub sent: Nanos,
+}
+
+/// Bytes of a ping's payload.
+pub const PING_BYTES: usize = 8;
 
 /// Head of a frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +205,7 @@ impl FrameHead {
     ///
     /// # Errors
     /// [`WireError::Version`] for another version, [`WireError::Field`] for a payload over
-    /// [`MAX_FRAME_BYTES`].
+    /// [`MAX_FRAME_BYTES`], or of another length than this message has.
     pub fn parse(head: [u8; FRAME_HEAD_BYTES]) -> Result<Self, WireError> {
         let mut cursor = Cursor { bytes: &head };
         let payload_bytes = cursor.u32()? as usize;
@@ -198,7 +217,21 @@ impl FrameHead {
         if payload_bytes > MAX_FRAME_BYTES {
             return Err(WireError::Field { field: "payload_len", value: payload_bytes as u64 });
         }
+        // What never comes must not be waited for.
+        if payload_bytes_of(message).is_some_and(|exact| exact != payload_bytes) {
+            return Err(WireError::Field { field: "payload_len", value: payload_bytes as u64 });
+        }
         Ok(Self { payload_bytes, message })
+    }
+}
+
+/// The payload's length, where a message has only one.
+const fn payload_bytes_of(message: u16) -> Option<usize> {
+    match message {
+        4 | 7 => Some(0),
+        8 => Some(PING_BYTES),
+        9 => Some(3 * PING_BYTES),
+        _ => None,
     }
 }
 
@@ -238,6 +271,16 @@ impl Message {
                 6
             }
             Self::Ready => 7,
+            Self::Ping(sent) => {
+                out.extend(sent.0.to_le_bytes());
+                8
+            }
+            Self::Pong(Pong { ping, received, sent }) => {
+                out.extend(
+                    [ping, received, sent].into_iter().flat_map(|time| time.0.to_le_bytes()),
+                );
+                9
+            }
         };
         let payload = (out.len() - FRAME_HEAD_BYTES) as u32;
         out[..4].copy_from_slice(&payload.to_le_bytes());
@@ -266,6 +309,12 @@ impl Message {
             }
             6 => Self::Connect(rdma_answer(&mut cursor)?),
             7 => Self::Ready,
+            8 => Self::Ping(Nanos(cursor.u64()?)),
+            9 => Self::Pong(Pong {
+                ping: Nanos(cursor.u64()?),
+                received: Nanos(cursor.u64()?),
+                sent: Nanos(cursor.u64()?),
+            }),
             other => {
                 return Err(WireError::Field { field: "message", value: u64::from(other) });
             }

@@ -34,7 +34,7 @@ pub use snapshot::{Flags, Kind, Level, Snapshot, SnapshotHeader, TradingStatus, 
 pub use units::{Epoch, InstrumentId, Nanos, Position, Sequence, SessionId};
 
 /// Version of every layout in this crate. Publisher and subscriber must agree on it.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 
 /// Price of an empty side or an absent trade: `i64::MAX`, the convention of DBN (`UNDEF_PRICE`).
 pub const UNDEFINED_PRICE: i64 = i64::MAX;

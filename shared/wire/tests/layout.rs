@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tapecast_wire::attach::{
     Accepted, AttachRequest, FRAME_HEAD_BYTES, Farewell, FrameHead, LagLimits, MAX_FRAME_BYTES,
-    Message, Policy, Refusal,
+    Message, Policy, Pong, Refusal,
 };
 use tapecast_wire::limits::{
     HEADER_BYTES, LEVEL_BYTES, MAX_INSTRUMENTS, MAX_LEVELS_PER_SIDE, PAGE_BYTES,
@@ -45,9 +45,9 @@ fn encoded(bids: &[Level], asks: &[Level]) -> (Page, usize) {
 }
 
 #[test]
-fn version_2_snapshot_has_these_bytes() {
+fn version_3_snapshot_has_these_bytes() {
     let (page, len) = encoded(&[Level::new(0x0102, 0x03, 0x04)], &[Level::new(-1, 0x05, 0)]);
-    let golden = "9000 6000 0200 02 03 0c000000 0100 0100 01020304 00000000 \
+    let golden = "9000 6000 0300 02 03 0c000000 0100 0100 01020304 00000000 \
         1817161514131211 2100000000000000 3100000000000000 4100000000000000 \
         5100000000000000 6100000000000000 0000000000000000 ffffffffffffff7f 0000000000000000 \
         0201000000000000 0300000000000000 04000000 00000000 \
@@ -167,6 +167,8 @@ fn messages() -> Vec<Message> {
         Message::Farewell(Farewell::Closing, "stopped by SIGTERM".into()),
         Message::Connect(answer()),
         Message::Ready,
+        Message::Ping(Nanos(17)),
+        Message::Pong(Pong { ping: Nanos(1), received: Nanos(2), sent: Nanos(3) }),
         Message::Refused(Refusal::Fabric, "this publisher uses RDMA".into()),
         Message::Refused(Refusal::NotEntitled, "IBM is not yours".into()),
     ]
@@ -207,10 +209,10 @@ fn hex_of(message: &Message) -> String {
 }
 
 #[test]
-fn version_2_handshake_over_rdma_has_these_bytes() {
+fn version_3_handshake_over_rdma_has_these_bytes() {
     let peer = "abababababababababababababababab 01020300 04050600 03";
     let attach = format!(
-        "65000000 0100 0200 0200 7878 02 0007000000000000 0500000000000000 0000000000000000 00 01000000 0300 49424d 01 {peer} \
+        "65000000 0100 0300 0200 7878 02 0007000000000000 0500000000000000 0000000000000000 00 01000000 0300 49424d 01 {peer} \
          001000 00007f0000 04030201 0000100000000000 402000 00007f0000 08070605 00010000"
     );
     let request = AttachRequest {
@@ -222,9 +224,16 @@ fn version_2_handshake_over_rdma_has_these_bytes() {
         ..AttachRequest::default()
     };
     assert_eq!(hex_of(&Message::Attach(request)), attach.replace(' ', ""));
-    let connect = format!("2b000000 0600 0200 {peer} 003000 00007f0000 14131211 f4010000 0e06");
+    let connect = format!("2b000000 0600 0300 {peer} 003000 00007f0000 14131211 f4010000 0e06");
     assert_eq!(hex_of(&Message::Connect(answer())), connect.replace(' ', ""));
-    assert_eq!(hex_of(&Message::Ready), "0000000007000200");
+    assert_eq!(hex_of(&Message::Ready), "0000000007000300");
+    assert_eq!(hex_of(&Message::Ping(Nanos(0x0102))), "08000000080003000201000000000000");
+    let pong = Pong { ping: Nanos(1), received: Nanos(2), sent: Nanos(3) };
+    let words = "0100000000000000 0200000000000000 0300000000000000";
+    assert_eq!(
+        hex_of(&Message::Pong(pong)),
+        format!("18000000 0900 0300 {words}").replace(' ', "")
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a subscription has seen, in figures.
 
 use crate::clock;
-use crate::statistics::{InstrumentAccount, Statistics, Summary};
+use crate::statistics::{InstrumentAccount, LatencyCounts, Statistics, Summary};
 
 use super::{Phase, Subscriber};
 
@@ -26,10 +26,19 @@ impl Subscriber {
             reconnects: self.reconnects,
             lag_bytes,
             lag_ns: if lag_bytes == 0 || totals.delivered == 0 { 0 } else { age },
+            clock: self.keeper.clock().into(),
             ..Statistics::default()
         };
         self.recorder.fill(&mut figures);
         figures
+    }
+
+    /// Latencies from publish to delivery by bucket, over all sessions: what can be summed over
+    /// subscribers and time, e.g. by a monitoring system. All zero when the builder was told not to
+    /// measure latency.
+    #[must_use]
+    pub fn latency_counts(&self) -> LatencyCounts {
+        self.recorder.latency_counts()
     }
 
     /// What became of each instrument's snapshots over all sessions, sorted by symbol. Allocates.

@@ -8,7 +8,7 @@ use crate::mailbox::Mail;
 use crate::pulse::{Pulse, Sign};
 use crate::state::{EndReason, Event, FeedState, StaleCause};
 
-use tapecast_fabric::{ClockReport, Receiver};
+use tapecast_fabric::Receiver;
 
 use super::{Phase, Subscriber};
 
@@ -195,13 +195,13 @@ impl Subscriber {
             return;
         }
         self.look_at_feed();
-        let Self { pulse, receiver, standing, recorder, .. } = self;
+        let Self { pulse, receiver, standing, recorder, keeper, .. } = self;
         let now = clock::coarse_now();
         if !pulse.is_due(now) {
             return;
         }
         if pulse.report_is_due(now) {
-            if let Some(timing) = recorder.timing(ClockReport::default()) {
+            if let Some(timing) = recorder.timing(keeper.clock()) {
                 receiver.show_timing(&timing);
             }
             receiver.report(clock::unix_now(), recorder.report());

@@ -191,6 +191,7 @@ impl Heard {
                 Self::Granted
             }
             (Self::Granted, Message::Farewell(..)) => Self::End,
+            (Self::Granted, Message::Pong(_)) => Self::Granted,
             (before, message) => panic!("{message:?} after {before:?}"),
         }
     }

@@ -7,8 +7,8 @@ use std::slice::Iter;
 use std::task::Poll;
 
 use tapecast_control::{AnswerError, AnyListener, Ending, Lifeline, ListenerStats, Pending};
-use tapecast_wire::attach::{Accepted, Farewell, Message, Refusal};
-use tapecast_wire::{Epoch, SessionId};
+use tapecast_wire::attach::{Accepted, FRAME_HEAD_BYTES, Farewell, Message, Refusal};
+use tapecast_wire::{Epoch, Nanos, SessionId};
 
 use super::authority::{CLIENT, Who};
 use super::peer::{Peer, Reading, answer, frame};
@@ -19,6 +19,8 @@ use super::{CONNECTIONS_MAX, Door, Place, causes};
 const TURNS_MAX: u32 = 2_000_000;
 /// Turns after which a processor is left to others.
 const TURNS_ALONE: u32 = 200;
+/// Pings that are answered however fast they come.
+const PINGS_MAX: usize = 32;
 /// How an honest subscriber comes: with the good certificate where there is TLS, without elsewhere.
 const HONEST: usize = 0x0c;
 const WITH_OFFER: usize = 0x80;
@@ -74,7 +76,7 @@ impl<'a> Stage<'a> {
 
     pub(super) async fn perform(&mut self, operation: u8, script: &mut Iter<'_, u8>) {
         let mut next = || usize::from(script.next().copied().unwrap_or(0));
-        match operation % 17 {
+        match operation % 18 {
             0 => self.connect(next()),
             1 => self.with_peer(next(), |index, peer| peer.say(&peer.request_frame(index))),
             2 => {
@@ -105,6 +107,10 @@ impl<'a> Stage<'a> {
             12 | 13 => self.turn().await,
             14 => self.answer(next()).await,
             15 => self.part(next()),
+            16 => {
+                let (who, time) = (next(), Nanos(next() as u64));
+                self.with_peer(who, |_, peer| peer.say(&frame(&Message::Ping(time))));
+            }
             _ => self.give_up(next()),
         }
     }
@@ -201,11 +207,13 @@ impl<'a> Stage<'a> {
     fn check_ending(&self, index: usize, ending: Ending) {
         let peer = &self.peers[index];
         let detach = frame(&Message::Detach);
-        let rest = peer.said_in_session();
+        let (pings, rest) = after_pings(peer.said_in_session());
+        let is_begun = detach.starts_with(rest) || is_begun_ping(rest);
         let good = match ending {
             Ending::Detached => rest.starts_with(&detach),
             Ending::Gone => peer.will_say_no_more || peer.is_spoiled,
-            Ending::Misbehaved => !rest.starts_with(&detach) && !detach.starts_with(rest),
+            // Or it has asked for the time too often.
+            Ending::Misbehaved => pings > PINGS_MAX || !rest.starts_with(&detach) && !is_begun,
         };
         assert!(good, "{ending:?} after {rest:?}");
     }
@@ -321,4 +329,23 @@ impl<'a> Stage<'a> {
         }));
         assert!(self.peers[0].heard.ends_with(&granted), "it was not told");
     }
+}
+
+/// What a session's peer has said after its pings, and how many those were.
+fn after_pings(mut said: &[u8]) -> (usize, &[u8]) {
+    let ping = frame(&Message::Ping(Nanos(0)));
+    let head = &ping[..FRAME_HEAD_BYTES];
+    let mut pings = 0;
+    while said.len() >= ping.len() && said.starts_with(head) {
+        said = &said[ping.len()..];
+        pings += 1;
+    }
+    (pings, said)
+}
+
+/// Whether this may still become a ping.
+fn is_begun_ping(said: &[u8]) -> bool {
+    let ping = frame(&Message::Ping(Nanos(0)));
+    let known = said.len().min(FRAME_HEAD_BYTES);
+    said.len() < ping.len() && ping[..known] == said[..known]
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tapecast_wire::attach::{Farewell, MAX_REASON_BYTES, Message};
 
 use super::channel::Channel;
+use crate::clock::{ClockEstimate, ClockFilter, unix_now};
 use crate::frame::{FrameReader, PIECE_BYTES};
 
 /// A farewell's kind, its text's length, and its text.
@@ -20,6 +21,7 @@ pub struct ClientLifeline {
     channel: Channel,
     reader: FrameReader,
     status: LifelineStatus,
+    clock: ClockFilter,
 }
 
 /// Whether the session lives. The last two are final.
@@ -36,7 +38,7 @@ pub enum LifelineStatus {
 impl ClientLifeline {
     pub(super) const fn new(channel: Channel) -> Self {
         let reader = FrameReader::new(FAREWELL_BYTES_MAX);
-        Self { channel, reader, status: LifelineStatus::Alive }
+        Self { channel, reader, status: LifelineStatus::Alive, clock: ClockFilter::new() }
     }
 
     /// Whether the session lives. One system call while it does, a few over TLS; never blocks.
@@ -52,6 +54,10 @@ impl ClientLifeline {
                     Ok(Some(Message::Farewell(farewell, reason))) => {
                         LifelineStatus::Farewell(farewell, reason)
                     }
+                    Ok(Some(Message::Pong(pong))) => {
+                        self.clock.on_pong(&pong, unix_now());
+                        LifelineStatus::Alive
+                    }
                     Ok(Some(_)) | Err(_) => {
                         tracing::warn!("the publisher sent what is not a farewell");
                         LifelineStatus::Gone
@@ -60,6 +66,23 @@ impl ClientLifeline {
             };
         }
         self.status.clone()
+    }
+
+    /// Asks the publisher what time it is; [`ClientLifeline::status`] takes its answer. Never waits,
+    /// and asks nothing when the connection is full. At most ten times a second: who asks more often
+    /// is sent away.
+    pub fn ping(&mut self) {
+        if let Ok(bytes) = Message::Ping(unix_now()).encode() {
+            // Half a message would be taken for nonsense; so short a one goes whole or not at all.
+            let _ = self.channel.send(&bytes);
+            let _ = self.channel.flush();
+        }
+    }
+
+    /// How this end's clock relates to the publisher's; `None` before the first answer.
+    #[must_use]
+    pub fn clock(&self) -> Option<ClockEstimate> {
+        self.clock.estimate(unix_now())
     }
 
     /// Ends the session in good order. Never waits: if the publisher does not hear the word, it

@@ -78,3 +78,29 @@ async fn a_publisher_that_dies_is_gone() {
         assert_eq!(told.await, LifelineStatus::Gone);
     }
 }
+
+#[tokio::test]
+async fn a_subscriber_learns_how_the_clocks_relate_and_is_sent_away_when_it_asks_all_the_time() {
+    for (mut listener, target) in both() {
+        let (mut lifeline, mut granted) = session(&mut listener, &target).await;
+        let publisher = tokio::spawn(async move { lifeline.closed().await });
+        let asked = beside(move || {
+            let clock = granted.lifeline.clock();
+            assert_eq!(clock, None, "nothing is known before the first answer");
+            granted.lifeline.ping();
+            while granted.lifeline.clock().is_none() {
+                wait_readable(&granted.lifeline);
+                assert_eq!(granted.lifeline.status(), LifelineStatus::Alive);
+            }
+            let clock = granted.lifeline.clock().unwrap();
+            // One host, one clock: the true offset is 0, and the estimate is right within its error.
+            assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns + 1, "{clock:?}");
+            assert!(clock.round_trip_ns > 0, "{clock:?}");
+            while granted.lifeline.status() == LifelineStatus::Alive {
+                granted.lifeline.ping();
+            }
+        });
+        asked.await;
+        assert_eq!(publisher.await.unwrap(), Ending::Misbehaved);
+    }
+}

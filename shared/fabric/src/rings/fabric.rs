@@ -20,9 +20,7 @@ use super::side::{RingSession, Side};
 use super::table::RecordTable;
 use super::{Completion, Control, Line, Network, Status};
 use crate::pool::{Pool, Shared};
-use crate::{
-    AttachError, ChannelState, DirectoryFull, Fabric, Full, NetworkStats, SessionStats,
-};
+use crate::{AttachError, ChannelState, DirectoryFull, Fabric, Full, NetworkStats, SessionStats};
 
 /// Least time between two heartbeats: well below the 100 ms that subscribers are promised.
 const HEARTBEAT_NS: u64 = 50_000_000;

@@ -1,0 +1,264 @@
+//! A subscription's figures as a collector for the `prometheus` crate (feature `prometheus`).
+//!
+//! A [`Subscriber`] belongs to the thread that polls it, and Prometheus asks from another one. So the
+//! polling thread shows its figures now and then, and the collector tells what was shown last.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use tapecast_telemetry::BOUNDS_NS;
+
+use crate::Subscriber;
+use crate::statistics::{LatencyCounts, Statistics};
+
+const NS_PER_S: f64 = 1e9;
+
+/// Figures of one subscription for a `prometheus::Registry`. Clones are the same collector: register
+/// one, and keep another to [`show`](Self::show) with.
+///
+/// ```no_run
+/// use tapecast_subscriber::{Subscriber, SubscriberCollector};
+///
+/// let mut subscriber = Subscriber::builder().connect()?;
+/// let collector = SubscriberCollector::new("risk-1");
+/// prometheus::default_registry().register(Box::new(collector.clone()))?;
+/// loop {
+///     subscriber.wait(std::time::Duration::from_secs(1))?;
+///     subscriber.poll(|_snapshot| {})?;
+///     collector.show(&subscriber); // once a second is enough
+/// #   break;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SubscriberCollector {
+    name: Arc<str>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    statistics: Statistics,
+    latency: LatencyCounts,
+}
+
+impl SubscriberCollector {
+    /// A collector whose series have the label `subscriber` with this name. Nothing is shown yet:
+    /// all is 0.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), shown: Arc::default() }
+    }
+
+    /// Shows the figures as they are now. Walks the latency histogram, some tens of microseconds: not
+    /// for every snapshot. Never waits for a scrape: when one is going on, the next call shows more.
+    pub fn show(&self, subscriber: &Subscriber) {
+        let fresh =
+            Shown { statistics: subscriber.statistics(), latency: subscriber.latency_counts() };
+        if let Ok(mut shown) = self.shown.try_lock() {
+            *shown = fresh;
+        }
+    }
+}
+
+impl Collector for SubscriberCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        Vec::new()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shown { statistics, latency } = &*shown;
+        let mut families = Vec::new();
+        for (name, help, value) in counters(statistics) {
+            let mut metric = self.metric();
+            let mut counter = Counter::default();
+            counter.set_value(value as f64);
+            metric.set_counter(counter);
+            families.push(family(name, help, MetricType::COUNTER, metric));
+        }
+        for (name, help, value) in gauges(statistics) {
+            let mut metric = self.metric();
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+            families.push(family(name, help, MetricType::GAUGE, metric));
+        }
+        let mut metric = self.metric();
+        metric.set_histogram(histogram(latency));
+        families.push(family(
+            "tapecast_sdk_delivery_seconds",
+            "From publishing to being handed to the application, initial images left out. Two \
+             clocks: see tapecast_sdk_clock_error_seconds.",
+            MetricType::HISTOGRAM,
+            metric,
+        ));
+        families
+    }
+}
+
+impl SubscriberCollector {
+    fn metric(&self) -> Metric {
+        let mut label = LabelPair::default();
+        label.set_name("subscriber".to_owned());
+        label.set_value(self.name.to_string());
+        let mut metric = Metric::default();
+        metric.set_label(vec![label]);
+        metric
+    }
+}
+
+type Told<T> = (&'static str, &'static str, T);
+
+fn counters(statistics: &Statistics) -> [Told<u64>; 9] {
+    [
+        (
+            "tapecast_sdk_published_snapshots_total",
+            "Snapshots that the publisher made for this subscription.",
+            statistics.published,
+        ),
+        (
+            "tapecast_sdk_delivered_snapshots_total",
+            "Snapshots handed to the application.",
+            statistics.delivered,
+        ),
+        (
+            "tapecast_sdk_conflated_snapshots_total",
+            "Snapshots that a newer one replaced because this subscriber did not keep up.",
+            statistics.conflated,
+        ),
+        (
+            "tapecast_sdk_lost_snapshots_total",
+            "Snapshots that nothing accounts for. Stays 0; anything else is a defect.",
+            statistics.lost,
+        ),
+        (
+            "tapecast_sdk_initial_images_total",
+            "Delivered snapshots that were the first of their instrument in a session.",
+            statistics.initial_images,
+        ),
+        (
+            "tapecast_sdk_suspect_snapshots_total",
+            "Delivered snapshots whose book is suspect because the feed lost messages.",
+            statistics.suspect,
+        ),
+        ("tapecast_sdk_feed_gaps_total", "Times that a book became suspect.", statistics.feed_gaps),
+        ("tapecast_sdk_laps_total", "Times that the ring lapped this subscriber.", statistics.laps),
+        (
+            "tapecast_sdk_reconnects_total",
+            "Times that this subscription attached again.",
+            statistics.reconnects,
+        ),
+    ]
+}
+
+fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
+    let seconds = |ns: u64| ns as f64 / NS_PER_S;
+    let clock = &statistics.clock;
+    [
+        (
+            "tapecast_sdk_lag_bytes",
+            "Bytes in the ring that are still to be looked at.",
+            statistics.lag_bytes as f64,
+        ),
+        (
+            "tapecast_sdk_lag_seconds",
+            "Age of the newest delivered snapshot while there is a lag.",
+            seconds(statistics.lag_ns),
+        ),
+        (
+            "tapecast_sdk_latency_spread_seconds",
+            "Jitter as the spread of the distribution: 99th percentile less median.",
+            seconds(statistics.jitter.p99_minus_p50_ns),
+        ),
+        (
+            "tapecast_sdk_interarrival_jitter_seconds",
+            "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel.",
+            seconds(statistics.jitter.rfc3550_ns),
+        ),
+        (
+            "tapecast_sdk_clock_offset_seconds",
+            "This host's clock less the publisher's; 0 on one host.",
+            clock.offset_ns as f64 / NS_PER_S,
+        ),
+        (
+            "tapecast_sdk_clock_error_seconds",
+            "How wrong the clock offset may be.",
+            seconds(clock.error_ns),
+        ),
+        (
+            "tapecast_sdk_round_trip_seconds",
+            "Round trip to the publisher over the control plane; 0 on one host.",
+            seconds(clock.round_trip_ns),
+        ),
+    ]
+}
+
+fn histogram(latency: &LatencyCounts) -> Histogram {
+    let mut cumulative = 0_u64;
+    let bucket = |(count, bound_ns): (&u64, &u64)| {
+        cumulative = cumulative.wrapping_add(*count);
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(*bound_ns as f64 / NS_PER_S);
+        bucket.set_cumulative_count(cumulative);
+        bucket
+    };
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(latency.counts.iter().zip(&BOUNDS_NS).map(bucket).collect());
+    histogram.set_sample_count(latency.count());
+    histogram.set_sample_sum(latency.sum_ns as f64 / NS_PER_S);
+    histogram
+}
+
+fn family(name: &str, help: &str, kind: MetricType, metric: Metric) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(vec![metric]);
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{Encoder, Registry, TextEncoder};
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_told_in_prometheus_own_words() {
+        let collector = SubscriberCollector::new("risk \"1\"");
+        let registry = Registry::new();
+        registry.register(Box::new(collector.clone())).unwrap();
+        let mut latency = LatencyCounts::default();
+        [400, 4_900, 70_000_000_000].into_iter().for_each(|ns| latency.record(ns));
+        let statistics =
+            Statistics { delivered: 7, conflated: 2, lag_ns: 1_500_000_000, ..Default::default() };
+        *collector.shown.lock().unwrap() = Shown { statistics, latency };
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        for line in [
+            r#"tapecast_sdk_delivered_snapshots_total{subscriber="risk \"1\""} 7"#,
+            r#"tapecast_sdk_lag_seconds{subscriber="risk \"1\""} 1.5"#,
+            r#"tapecast_sdk_delivery_seconds_bucket{subscriber="risk \"1\"",le="0.0000005"} 1"#,
+            r#"tapecast_sdk_delivery_seconds_bucket{subscriber="risk \"1\"",le="0.000005"} 2"#,
+            r#"tapecast_sdk_delivery_seconds_bucket{subscriber="risk \"1\"",le="1"} 2"#,
+            r#"tapecast_sdk_delivery_seconds_count{subscriber="risk \"1\""} 3"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn a_scrape_never_holds_the_polling_thread_up() {
+        let collector = SubscriberCollector::new("x");
+        let scrape = collector.shown.lock().unwrap();
+        assert!(collector.shown.try_lock().is_err());
+        drop(scrape);
+        assert_eq!(collector.collect().len(), 17);
+    }
+}
