@@ -92,7 +92,7 @@ if [[ ${KEEP:-} == 1 ]]; then
         pids+=($!)
     fi
     say "running until Ctrl-C; publisher http://$publisher/metrics, Prometheus $prometheus"
-    wait "$publisher_pid" || true
+    while alive "$publisher_pid"; do read -rt 1 <> <(:) || true; done
 fi
 [[ $status != 0 ]] || say "all good; drawn: $drawing"
 exit $status

@@ -22,7 +22,10 @@ clear_away() {
     trap - EXIT
     # A stopped process hears only this one, and nothing here has anything to save.
     kill -KILL "${pids[@]}" 2>/dev/null || true
-    wait "${pids[@]}" 2>/dev/null || true
+    local pid
+    for pid in "${pids[@]}"; do
+        while alive "$pid"; do read -rt 0.05 <> <(:) || true; done
+    done
     rm -rf "$folder"
 }
 trap clear_away EXIT
@@ -54,6 +57,8 @@ start() { # NAME PROGRAM ARGUMENT…
     # Without the descriptors that a script keeps for itself.
     "$@" >"$folder/$name.log" 2>&1 </dev/null 7>&- 9>&- &
     pid=$!
+    # Its end is no news.
+    disown "$pid"
     pids+=("$pid")
 }
 
