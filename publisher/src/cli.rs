@@ -1,9 +1,13 @@
 //! The command line. Flags that stand for a configuration key are passed on as text: the
 //! configuration knows their ranges and names the flag when it refuses a value.
 
+mod plan;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use plan::PlanArgs;
 
 use crate::config::Layers;
 
@@ -36,6 +40,8 @@ Examples:
       the simulated exchange for subscribers that attach over RDMA; tls.toml has the [tls] files
   tapecast-publisher certificates --out tls --server 192.0.2.7 --client risk-1.example
       makes those files, for both ends
+  tapecast-publisher plan --rate 100G --levels 10 --plot latency.svg
+      what such a port can do for 64 subscribers, before any hardware is bought
 
 Exit status: 0 done, 1 an error (one line on stderr names cause and remedy), 2 wrong usage,
 3 the input was damaged or cut short (everything before the damage was published).";
@@ -58,6 +64,9 @@ pub enum Command {
     /// Make certificates for a publisher and its subscribers over RDMA.
     #[command(after_help = CERTIFICATES_NOTES)]
     Certificates(CertificatesArgs),
+    /// Work out latency, skew, rates and sizes of a fan-out over RDMA: a model, nothing is measured.
+    #[command(after_help = plan::NOTES)]
+    Plan(Box<PlanArgs>),
 }
 
 const RUN_NOTES: &str = "\

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod journal;
 pub mod logging;
 pub mod metrics;
+pub mod plan;
 pub mod report;
 pub mod sender;
 pub mod source;

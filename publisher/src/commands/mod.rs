@@ -5,6 +5,7 @@ mod check;
 mod generate;
 mod kept_ring;
 mod open;
+mod plan;
 mod plant;
 mod run;
 #[cfg(feature = "verbs")]
@@ -17,6 +18,7 @@ use anyhow::{Context, Result};
 
 pub use certificates::certificates;
 pub use generate::generate;
+pub use plan::plan;
 pub use run::run;
 
 use crate::cli::ConfigArgs;

@@ -9,5 +9,6 @@ mod device;
 mod harm;
 mod known_results;
 mod leaks;
+mod metrics;
 mod refusals;
 mod stage;

@@ -15,7 +15,7 @@ const IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Processes of one measurement. Dropping it ends them.
 #[derive(Default)]
-struct Processes(Vec<Child>);
+pub(crate) struct Processes(Vec<Child>);
 
 impl Drop for Processes {
     fn drop(&mut self) {
@@ -28,7 +28,7 @@ impl Drop for Processes {
 }
 
 impl Processes {
-    fn start(&mut self, program: &str, arguments: &[&str]) -> anyhow::Result<u32> {
+    pub(crate) fn start(&mut self, program: &str, arguments: &[&str]) -> anyhow::Result<u32> {
         let folder = std::env::current_exe()?.parent().context("no folder")?.to_owned();
         let child = Command::new(folder.join(program))
             .args(arguments)
@@ -40,6 +40,14 @@ impl Processes {
         let pid = child.id();
         self.0.push(child);
         Ok(pid)
+    }
+
+    /// Whether the one that was started first has ended; an error when that was not in good order.
+    pub(crate) fn has_first_ended(&mut self) -> anyhow::Result<bool> {
+        let first = self.0.first_mut().context("no process was started")?;
+        let Some(status) = first.try_wait()? else { return Ok(false) };
+        anyhow::ensure!(status.success(), "the publisher failed: {status}");
+        Ok(true)
     }
 }
 

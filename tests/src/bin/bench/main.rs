@@ -1,6 +1,7 @@
 //! `tapecast-bench`: what publishing, waking and reading cost, beside a bare shared ring.
 
 mod daemon;
+mod metrics;
 mod paced;
 mod publish;
 mod throughput;
@@ -53,6 +54,8 @@ enum Part {
     Idle,
     /// Resident memory of the daemon
     Memory,
+    /// What the metrics endpoint costs the sender, and how long a scrape takes
+    Metrics,
 }
 
 fn main() -> ExitCode {
@@ -92,6 +95,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if wanted(Part::Memory) {
         daemon::memory()?;
+    }
+    if wanted(Part::Metrics) {
+        metrics::run(rounds)?;
     }
     Ok(())
 }

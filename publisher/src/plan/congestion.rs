@@ -1,0 +1,159 @@
+//! The part of a plan that is about other traffic: queues, marks, pauses, and what follows.
+
+use serde::Serialize;
+
+use super::dcqcn::{
+    AfterTrain, Backlog, FixedPoint, FluidModel, Incast, Lateness, MarkingCurve, ReactionPoint,
+    SharedBuffer, marking_curves,
+};
+use super::report::Inputs;
+
+/// Trains of notifications that are always shown, in microseconds. The first is one notification.
+const TRAINS_US: [f64; 4] = [4.0, 20.0, 40.0, 100.0];
+
+/// ECN, PFC and DCQCN.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Congestion {
+    /// Subscribers behind one port.
+    pub behind_port: u32,
+    /// Rate of that port, in Gb/s.
+    pub port_gbps: f64,
+    /// Publishers at once.
+    pub publishers: u32,
+    /// The largest queues of one burst.
+    pub backlog: Backlog,
+    /// What waiting in that queue adds to the latency of the last copy in it, in nanoseconds.
+    pub port_delay_ns: f64,
+    /// Share of the subscribers' port that all publishers take.
+    pub port_share: f64,
+    /// The switch.
+    pub buffer: SharedBuffer,
+    /// Bytes from one publisher at which the switch pauses it in the worst case.
+    pub pause_bytes: f64,
+    /// Kmin below which ECN always comes before PFC, in bytes.
+    pub marks_first_below_bytes: f64,
+    /// Defaults of switches.
+    pub switches: Vec<SwitchRow>,
+    /// Transfers at one port that the fixed point is of.
+    pub flows: u32,
+    /// Where so many long transfers settle; of one there is no such point.
+    pub fixed_point: Option<FixedPoint>,
+    /// How a queue pair reacts to notifications.
+    pub reaction: ReactionPoint,
+    /// After trains of notifications.
+    pub trains: Vec<TrainRow>,
+}
+
+/// What comes first at a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
+    /// Neither.
+    Neither,
+    /// The switch marks packets.
+    Ecn,
+    /// The switch pauses the publisher.
+    Pfc,
+}
+
+/// A switch's defaults, judged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SwitchRow {
+    /// Where it marks.
+    #[serde(flatten)]
+    pub curve: MarkingCurve,
+    /// What comes first at a burst.
+    pub first: First,
+    /// Whether ECN comes before PFC whatever else the switch holds.
+    pub always_marks_first: bool,
+    /// Queue of long transfers, in bytes; none where it lies beyond the curve or that is unknown.
+    pub settled_queue_bytes: Option<f64>,
+}
+
+/// A train of notifications and what follows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrainRow {
+    /// The rate.
+    #[serde(flatten)]
+    pub after: AfterTrain,
+    /// Time of a copy on the wire at the lowest rate, were it to last, in microseconds.
+    pub copy_at_lowest_us: f64,
+    /// The snapshots that follow.
+    pub next_snapshots: Lateness,
+}
+
+/// Works it out.
+pub(super) fn of(inputs: &Inputs) -> Congestion {
+    let scenario = &inputs.scenario;
+    let incast = Incast {
+        publishers: inputs.publishers,
+        subscribers: scenario.subscribers,
+        behind_port: inputs.behind_port,
+        publisher_gbps: scenario.line_gbps,
+        port_gbps: inputs.port_gbps,
+        wire_bytes: scenario.wire_bytes(),
+    };
+    let backlog = incast.backlog();
+    let flows = inputs.behind_port * inputs.publishers;
+    let fixed_point = (flows > 1).then(|| FluidModel::paper(inputs.port_gbps).fixed_point(flows));
+    let switches = marking_curves(inputs.port_gbps)
+        .map(|curve| switch_row(curve, &backlog, &inputs.buffer, fixed_point));
+    Congestion {
+        behind_port: inputs.behind_port,
+        port_gbps: inputs.port_gbps,
+        publishers: inputs.publishers,
+        backlog,
+        port_delay_ns: backlog.port_bytes * 8.0 / inputs.port_gbps,
+        port_share: f64::from(flows) * inputs.snapshots_per_s * incast.port_ns() / 1e9,
+        buffer: inputs.buffer,
+        pause_bytes: inputs.buffer.pause_bytes(),
+        marks_first_below_bytes: inputs.buffer.marks_first_below_bytes(),
+        switches: switches.to_vec(),
+        flows,
+        fixed_point,
+        reaction: inputs.reaction,
+        trains: trains(inputs),
+    }
+}
+
+fn switch_row(
+    curve: MarkingCurve,
+    backlog: &Backlog,
+    buffer: &SharedBuffer,
+    fixed_point: Option<FixedPoint>,
+) -> SwitchRow {
+    // Both queues grow together, so what is reached at the smaller share of its peak comes first.
+    let marks_at = curve.kmin_bytes / backlog.port_bytes;
+    let pauses_at = buffer.pause_bytes() / backlog.publisher_bytes;
+    let first = match (marks_at < 1.0, pauses_at < 1.0) {
+        (false, false) => First::Neither,
+        (_, true) if pauses_at < marks_at => First::Pfc,
+        _ => First::Ecn,
+    };
+    SwitchRow {
+        curve,
+        first,
+        always_marks_first: curve.kmin_bytes < buffer.marks_first_below_bytes(),
+        settled_queue_bytes: fixed_point.and_then(|point| curve.queue_at(point.marked)),
+    }
+}
+
+fn trains(inputs: &Inputs) -> Vec<TrainRow> {
+    let mut trains_us = TRAINS_US.to_vec();
+    trains_us.extend(inputs.train_us);
+    trains_us.sort_by(f64::total_cmp);
+    trains_us.dedup();
+    trains_us.into_iter().map(|train_us| train_row(inputs, train_us)).collect()
+}
+
+fn train_row(inputs: &Inputs, train_us: f64) -> TrainRow {
+    let wire_bytes = inputs.scenario.wire_bytes();
+    // What could not be carried without any notification would be late for ever.
+    let per_s = inputs.snapshots_per_s.min(inputs.scenario.snapshots_per_s());
+    let after = inputs.reaction.after_train(train_us);
+    TrainRow {
+        copy_at_lowest_us: after.at_lowest_us(wire_bytes),
+        next_snapshots: after.lateness(wire_bytes, per_s),
+        after,
+    }
+}
