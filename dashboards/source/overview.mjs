@@ -9,11 +9,7 @@ const share = (ofAll) => `sum by (instance, channel, session, subscriber) (${rat
 const bySubscriber = (what) => `sum by (instance, channel, session, subscriber) (${rate(ofSubscriber(`tapecast_subscriber_${what}_snapshots_total`))})`;
 export const conflatedShare = share(bySubscriber);
 
-const severity = [
-    width(80),
-    { id: 'mappings', value: named({ page: ['page', 'red'], ticket: ['ticket', 'orange'], info: ['info', 'blue'] }) },
-    { id: 'custom.cellOptions', value: { type: 'color-background', mode: 'basic' } },
-];
+const severity = named({ 3: ['page', 'red'], 2: ['ticket', 'orange'], 1: ['info', 'blue'] });
 const yes = named({ 0: ['NO', 'red'], 1: ['yes', 'green'] });
 
 export default dashboard({
@@ -79,8 +75,11 @@ export default dashboard({
                 { min: 0, max: 1, table: true, thresholds: steps(null, 'transparent', 0.1, 'orange') })],
             [10, table('Firing alerts',
                 'What fires now. Each name has an entry in dashboards/RUNBOOK.md: meaning, first look, likely causes, what to do.',
-                [['severity', 'Severity', severity], ['alertname', 'Alert', [width(260)]], ['channel', 'Channel'], ['subscriber', 'Subscriber']],
-                [{ expr: firing('') }], { sortBy: 'Severity' })]),
+                [['alertname', 'Alert', [width(260)]], ['channel', 'Channel'], ['subscriber', 'Subscriber']],
+                [{
+                    expr: `3 * ${firing(',severity="page"')} or 2 * ${firing(',severity="ticket"')} or ${firing(',severity="info"')}`,
+                    name: 'Severity', unit: 'none', width: 80, mappings: severity, thresholds: steps(null, 'transparent'),
+                }], { sortBy: 'Severity', valuesFirst: true })]),
         row('Room', 7,
             [6, graph('Feed messages',
                 'Messages read from the feed. It falls to 0 in session hours: see Feed above, then the line.',

@@ -93,6 +93,8 @@ export function stat(title, description, unit, target, more = {}) {
     return made;
 }
 
+const SOFT = { cps: 1, short: 1, s: 1e-6, Bps: 1000, bytes: 1024 };
+
 /** Lines over time. `more.table` shows last and highest of each line beside its name. */
 export function graph(title, description, unit, targets, more = {}) {
     const made = panel('timeseries', title, description, unit, targets, more);
@@ -108,7 +110,7 @@ export function graph(title, description, unit, targets, more = {}) {
             showPoints: 'never',
             spanNulls: false,
             // What is 0 most of the time is drawn at the bottom of a small scale, not of a huge one.
-            ...(unit === 'cps' || unit === 'short' || more.soft ? { axisSoftMax: more.soft ?? 1 } : {}),
+            ...(more.log || more.max ? {} : { axisSoftMax: more.soft ?? SOFT[unit] }),
             stacking: { mode: more.stack ? 'normal' : 'none', group: 'A' },
             scaleDistribution: more.log ? { type: 'log', log: 10 } : { type: 'linear' },
             thresholdsStyle: { mode: more.thresholds ? 'dashed' : 'off' },
@@ -152,15 +154,15 @@ export function heatmap(title, description, selector) {
 
 /**
  * A table whose columns are queries over the same labels. `columns` are
- * `{ expr, name, unit, thresholds, mappings }`, or without a name when only the labels are shown;
- * `labels` are `[label, heading, properties]`, in order.
+ * `{ expr, name, unit, thresholds, mappings }`; `labels` are `[label, heading, properties]`, in order.
  */
 export function table(title, description, labels, columns, more = {}) {
     const letter = (place) => String.fromCharCode(65 + place);
     const targets = columns.map(({ expr }) => now(expr, '', { format: 'table' }));
     const value = (place) => (columns.length === 1 ? 'Value' : `Value #${letter(place)}`);
-    const named = columns.map((column, place) => [value(place), column.name]).filter(([, name]) => name);
-    const order = [...labels.map(([label]) => label), ...named.map(([field]) => field)];
+    const named = columns.map((column, place) => [value(place), column.name]);
+    const parts = [labels.map(([label]) => label), named.map(([field]) => field)];
+    const order = (more.valuesFirst ? parts.reverse() : parts).flat();
     const headings = labels.map(([label, heading]) => [label, heading]);
     const ofLabels = labels.filter(([, , properties]) => properties)
         .map(([, heading, properties]) => ({ matcher: { id: 'byName', options: heading }, properties }));
@@ -177,10 +179,11 @@ export function table(title, description, labels, columns, more = {}) {
                 },
             },
         ],
-        overrides: [...ofLabels, ...columns.filter((column) => column.name).map((column) => ({
+        overrides: [...ofLabels, ...columns.map((column) => ({
             matcher: { id: 'byName', options: column.name },
             properties: [
                 { id: 'unit', value: column.unit },
+                ...(column.width ? [width(column.width)] : []),
                 ...(column.decimals === undefined ? [] : [{ id: 'decimals', value: column.decimals }]),
                 ...(column.mappings ? [{ id: 'mappings', value: column.mappings }] : []),
                 ...(column.thresholds ? [

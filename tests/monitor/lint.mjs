@@ -160,6 +160,32 @@ function lintTests(alerts) {
     }
 }
 
+function sourcesBelow(folder) {
+    return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => entry.isDirectory()
+        ? sourcesBelow(join(folder, entry.name))
+        : entry.name.endsWith('.rs') ? [readFileSync(join(folder, entry.name), 'utf8')] : []);
+}
+
+/** Metrics as the publisher's source names them, also those that only some fabric has. */
+function lintSpelling(expressions) {
+    const source = sourcesBelow(join(root, 'publisher/src')).join('\n');
+    const written = new Set([...source.matchAll(/"((?:tapecast|rdma)_[a-z0-9_]+)"/g)].map((found) => found[1]));
+    const counters = readFileSync(join(here, 'device-counters.txt'), 'utf8').replace(/^#.*$/gm, '')
+        .split(/\s+/).filter(Boolean);
+    const recorded = rules.filter((rule) => rule.kind === 'record').map((rule) => rule.name);
+    const known = new Set([
+        ...written, ...counters.map((name) => `rdma_${name}_total`), ...recorded, 'up', 'ALERTS',
+        ...['open_fds', 'max_fds', 'resident_memory_bytes', 'virtual_memory_bytes'].map((name) => `process_${name}`),
+    ]);
+    for (const { where, expr } of expressions) {
+        for (const name of metricsIn(expr)) {
+            const whole = name.replace(/_(bucket|sum|count)$/, '');
+            if (!known.has(name) && !written.has(whole)) complain(where, `nothing writes a metric ${name}`);
+        }
+    }
+}
+
+/** Metrics as a publisher has shown them. */
 function lintNames(expressions, file) {
     const text = readFileSync(file, 'utf8');
     const real = new Set(text.split('\n').filter((row) => row && !row.startsWith('#'))
@@ -181,6 +207,7 @@ const expressions = [
     ...rules.map(({ name, expr }) => ({ where: name, expr })),
 ];
 parseAll(expressions);
+lintSpelling(expressions);
 const names = process.argv.indexOf('--names');
 if (names > 0) lintNames(expressions, process.argv[names + 1]);
 
