@@ -89,7 +89,7 @@ export default dashboard({
                 { table: true })]),
         row('Clocks', 8,
             [8, graph('Round trip',
-                'Through the control connection, the five longest. Needs no synchronised clock: what one-way figures claim cannot be far below half of it.',
+                'Through the control connection, the five longest. Needs no synchronised clock: what one-way figures claim cannot be far below half of it. 0 over shared memory.',
                 's', [line(worst(5, ofSubscriber('tapecast_subscriber_round_trip_seconds')), '{{subscriber}}')],
                 { table: true })],
             [8, graph('Clock offset',

@@ -53,8 +53,9 @@ start_load() {
     pausing=("$pid")
     start_subscriber feed pauses-64
     pausing+=("$pid")
-    pause_again_and_again &
+    pause_again_and_again 9>&- &
     pids+=($!)
+    disown $!
 }
 
 pause_again_and_again() {
@@ -88,8 +89,9 @@ fi
 alive "$publisher_pid" || { tail -5 "$folder/feed.log" >&2; status=1; }
 if [[ ${KEEP:-} == 1 ]]; then
     if [[ $drawing == yes ]]; then
-        "${draw[@]}" --seconds 300 --serve &
+        "${draw[@]}" --seconds 300 --serve 9>&- &
         pids+=($!)
+        disown $!
     fi
     say "running until Ctrl-C; publisher http://$publisher/metrics, Prometheus $prometheus"
     while alive "$publisher_pid"; do read -rt 1 <> <(:) || true; done

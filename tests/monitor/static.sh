@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../.."
 command -v node >/dev/null || { echo "monitor: SKIPPED: node is not installed"; exit 0; }
 node dashboards/generate.mjs --check
 node tests/monitor/lint.mjs
+node tests/monitor/lint_test.mjs
 command -v promtool >/dev/null || { echo "monitor: rules are SKIPPED: promtool is not installed"; exit 0; }
 promtool check config configs/prometheus/prometheus.yml >/dev/null
 promtool check rules --lint-fatal configs/prometheus/*.rules.yml >/dev/null
