@@ -51,8 +51,9 @@ mkfifo "$folder/line.pipe"
 exec 7<>"$folder/line.pipe"
 # A pipe counts as opened when something is in it.
 cat "$folder/line.first" >&7
-calm=(--instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=64 KiB')
-start_publisher well "${calm[@]}" --set lag.hard_ms=1000
+# Its ring holds a second, so that a busy machine overruns nobody.
+start_publisher well --instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=1 MiB' \
+    --set lag.hard_ms=3000
 well=$publisher
 start_publisher waits --source itch --file "$folder/deep.itch50" --pace realtime --set book.levels=83 \
     --set 'shm.ring_bytes=1 MiB' --set access.lossless=true --set access.stall_max_s=20
