@@ -1,12 +1,14 @@
 //! The command line. Flags that stand for a configuration key are passed on as text: the
 //! configuration knows their ranges and names the flag when it refuses a value.
 
+mod doctor;
 mod plan;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub use doctor::DoctorArgs;
 pub use plan::PlanArgs;
 
 use crate::config::Layers;
@@ -64,6 +66,9 @@ pub enum Command {
     /// Make certificates for a publisher and its subscribers over RDMA.
     #[command(after_help = CERTIFICATES_NOTES)]
     Certificates(CertificatesArgs),
+    /// Look at host, NIC and RoCE: what is not as it should be, and what mends it.
+    #[command(after_help = doctor::NOTES)]
+    Doctor(Box<DoctorArgs>),
     /// Work out latency, skew, rates and sizes of a fan-out over RDMA: a model, nothing is measured.
     #[command(after_help = plan::NOTES)]
     Plan(Box<PlanArgs>),

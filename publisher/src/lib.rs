@@ -9,6 +9,7 @@ pub mod clock;
 pub mod commands;
 pub mod conductor;
 pub mod config;
+pub mod doctor;
 pub mod feed;
 pub mod journal;
 pub mod logging;

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => commands::generate(&args),
         Command::CheckConfig(args) => commands::check_config(&args),
         Command::Certificates(args) => commands::certificates(&args),
+        Command::Doctor(args) => commands::doctor(&args),
         Command::Plan(args) => commands::plan(&args),
     };
     match outcome {

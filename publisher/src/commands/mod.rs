@@ -2,6 +2,7 @@
 
 mod certificates;
 mod check;
+mod doctor;
 mod generate;
 mod kept_ring;
 mod open;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 pub use certificates::certificates;
+pub use doctor::doctor;
 pub use generate::generate;
 pub use plan::plan;
 pub use run::run;

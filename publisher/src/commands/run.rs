@@ -259,6 +259,7 @@ impl Start<'_> {
             feed,
             pool: pool.clone(),
             directory: Arc::clone(&directory),
+            journal: scribe.as_ref().map(JournalThread::figures),
             device,
         });
         let metrics = metrics.zip(sources).map(|(metrics, sources)| metrics.spawn(sources));

@@ -17,6 +17,7 @@
 //! been published any more.
 
 mod chunk;
+mod figures;
 mod scribe;
 mod tap;
 
@@ -36,6 +37,7 @@ use tapecast_journal::{
 use tapecast_wire::{Epoch, InstrumentEntry};
 use tracing::{info, warn};
 
+pub use figures::{JournalFigures, JournalReading};
 pub use tap::JournalTap;
 
 use crate::clock::unix_now;
@@ -70,6 +72,7 @@ pub struct JournalReport {
 #[derive(Debug)]
 pub struct JournalThread {
     path: PathBuf,
+    figures: JournalFigures,
     thread: JoinHandle<JournalReport>,
 }
 
@@ -105,13 +108,20 @@ pub fn start(
         let _put = to_tap.try_send(Chunk::new());
     }
     let tap = JournalTap::new(to_scribe, empty);
-    let scribe = Scribe::new(path.clone(), writer, full, to_tap);
+    let figures = JournalFigures::default();
+    let scribe = Scribe::new(path.clone(), writer, full, to_tap).with_figures(figures.clone());
     let thread = std::thread::Builder::new().name("tapecast-journal".to_owned());
     let thread = thread.spawn(move || scribe.run()).context("cannot start the journal's thread")?;
-    Ok(Some((tap, JournalThread { path: path.clone(), thread })))
+    Ok(Some((tap, JournalThread { path: path.clone(), figures, thread })))
 }
 
 impl JournalThread {
+    /// What it does, for any thread.
+    #[must_use]
+    pub fn figures(&self) -> JournalFigures {
+        self.figures.clone()
+    }
+
     /// Waits until everything is written, but not for ever. The feed has ended.
     #[must_use]
     pub fn finish(self) -> JournalReport {

@@ -11,6 +11,7 @@ use zerocopy::FromBytes;
 
 use super::JournalReport;
 use super::chunk::{Chunk, ItemKind, Parcel};
+use super::figures::JournalFigures;
 use crate::clock::unix_now;
 
 /// Pause when there is nothing to write.
@@ -35,6 +36,7 @@ pub(super) struct Scribe {
     first_error: Option<String>,
     said: Option<Instant>,
     said_slow: Option<Instant>,
+    figures: Option<JournalFigures>,
 }
 
 impl Scribe {
@@ -55,7 +57,13 @@ impl Scribe {
             first_error: None,
             said: None,
             said_slow: None,
+            figures: None,
         }
+    }
+
+    /// The same, which shows what it does.
+    pub(super) fn with_figures(self, figures: JournalFigures) -> Self {
+        Self { figures: Some(figures), ..self }
     }
 
     /// Writes until the tap is gone, and closes the journal.
@@ -65,6 +73,9 @@ impl Scribe {
                 Ok(Parcel::Chunk(mut chunk)) => {
                     self.write(&chunk);
                     chunk.clear();
+                    if let Some(figures) = &self.figures {
+                        figures.show(&self.writer.totals(), self.lost);
+                    }
                     // The tap is gone when this fails, and needs no chunk any more.
                     let _returned = self.empty.try_send(chunk);
                 }

@@ -11,7 +11,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tapecast_wire::Nanos;
 
 use super::series::{Families, Named, flag, seconds};
-use super::{Sources, feed, network, sender, sessions, threads};
+use super::{Sources, feed, journal, network, sender, sessions, threads};
 use crate::clock::unix_now;
 use crate::conductor::Figures;
 
@@ -145,6 +145,9 @@ impl Collector for Publisher {
         sessions::collect(&mut out, figures, &sources.identity, (published, now));
         if let Some(stats) = &figures.network {
             network::collect(&mut out, stats, &figures.post_to_completion);
+        }
+        if let Some(journal) = &sources.journal {
+            journal::collect(&mut out, journal.read());
         }
         if let Some(device) = &sources.device {
             device.collect(&mut out);

@@ -8,6 +8,7 @@
 mod collector;
 mod device;
 mod feed;
+mod journal;
 mod network;
 mod sender;
 mod series;
@@ -25,6 +26,7 @@ pub use server::{MetricsError, MetricsServer, MetricsThread};
 
 use crate::conductor::Asker;
 use crate::feed::{Directory, FeedFigures};
+use crate::journal::JournalFigures;
 use crate::sender::{SenderFigures, SenderProgress};
 
 /// Whose figures they are.
@@ -57,6 +59,8 @@ pub struct Sources {
     pub pool: Pool,
     /// The instruments.
     pub directory: Arc<Directory>,
+    /// The journal, where there is one.
+    pub journal: Option<JournalFigures>,
     /// The RDMA device, where there is one.
     pub device: Option<Device>,
 }

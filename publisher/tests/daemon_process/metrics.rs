@@ -94,7 +94,7 @@ fn of<'a>(series: &'a BTreeMap<String, f64>, name: &str, label: &str) -> Option<
 fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
     let bench = Bench::new();
     let day = bench.generate("day.itch50", 20_000);
-    let report = bench.path("report.json");
+    let (report, journal) = (bench.path("report.json"), bench.path("journal"));
     let mut served = Served::start(
         &bench,
         [
@@ -104,6 +104,8 @@ fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
             day.to_str().unwrap(),
             "--pace",
             "max",
+            "--journal",
+            journal.to_str().unwrap(),
             "--wait-for",
             "1",
             "--report",
@@ -159,6 +161,11 @@ fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
     for label in [r#"policy="conflate""#, r#"transport="shm""#, r#"channel="tapecast""#] {
         assert!(key.contains(label), "{key}");
     }
+
+    served.until("all of it is in the journal", |series| {
+        value(series, "tapecast_journal_written_snapshots_total") == published
+    });
+    assert_eq!(value(&served.scrape(), "tapecast_journal_lost_snapshots_total"), 0.0);
 
     served.daemon.signal(Signal::TERM);
     assert!(served.daemon.wait().success());

@@ -59,8 +59,9 @@ fn queues_counters_of_the_device_and_clocks_are_told() {
     let mut stage = Stage::new();
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let day = ["--seconds", "3600", "--instruments", "4", "--steady-rate", "200"];
-    let publisher =
-        stage.publish(&[&day[..], &["--set", "source.synthetic.burst_ms=0", "--metrics", &metrics]].concat());
+    let publisher = stage.publish(
+        &[&day[..], &["--set", "source.synthetic.burst_ms=0", "--metrics", &metrics]].concat(),
+    );
     stage.await_publisher();
     for name in ["a", "b"] {
         stage.subscribe(name, &[]);

@@ -1,0 +1,118 @@
+//! The report for a person: by section, aligned, with what to do below each line that needs it.
+
+use std::fmt;
+
+use super::finding::{Finding, Section, Status};
+use super::{Report, Summary};
+
+/// Widest title that others are aligned to.
+const TITLE_CHARS: usize = 40;
+const STATUS_CHARS: usize = 9;
+
+/// A report for a person to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Human<'a> {
+    /// What was found.
+    pub report: &'a Report,
+    /// Whether to colour.
+    pub colour: bool,
+}
+
+impl fmt::Display for Human<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.heading())?;
+        let titles = self.report.findings.iter().map(|finding| finding.title.chars().count());
+        let width = titles.max().unwrap_or(0).min(TITLE_CHARS);
+        let mut section: Option<Section> = None;
+        for finding in &self.report.findings {
+            if section != Some(finding.section) {
+                writeln!(f, "\n{}", self.tint("\x1b[1m", finding.section.heading()))?;
+                section = Some(finding.section);
+            }
+            self.line(f, finding, width)?;
+        }
+        writeln!(f, "\n{}", self.closing())
+    }
+}
+
+impl Human<'_> {
+    fn tint(&self, code: &str, text: &str) -> String {
+        if self.colour { format!("{code}{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn heading(&self) -> String {
+        let report = self.report;
+        let device = match &report.device {
+            Some(device) => {
+                let firmware = device.firmware.as_deref();
+                let firmware = firmware.map_or_else(String::new, |f| format!(", firmware {f}"));
+                format!("{} ({}{firmware})", device.name, device.driver.describe())
+            }
+            None => "no RDMA device".to_owned(),
+        };
+        let interface = report.interface.as_deref();
+        let interface = interface.map_or_else(String::new, |name| format!(" on {name}"));
+        let hot = match report.hot_cpus.as_str() {
+            "" => "hot CPUs not known".to_owned(),
+            cpus => format!("hot CPUs {cpus}"),
+        };
+        format!("{device}{interface}, {hot}, profile {}", report.profile)
+    }
+
+    fn line(&self, f: &mut fmt::Formatter<'_>, found: &Finding, width: usize) -> fmt::Result {
+        let code = match found.status {
+            Status::Ok => "\x1b[32m",
+            Status::Warn => "\x1b[33m",
+            Status::Fail => "\x1b[1;31m",
+            Status::Unknown => "\x1b[36m",
+        };
+        let status = self.tint(code, &format!("{:<STATUS_CHARS$}", found.status.word()));
+        write!(f, "  {status}{:<width$}  ", found.title)?;
+        let seen = found.seen.as_deref().unwrap_or("?");
+        match found.status {
+            Status::Ok => return writeln!(f, "{seen}"),
+            Status::Unknown => writeln!(f, "{}", found.reason.as_deref().unwrap_or_default())?,
+            Status::Warn | Status::Fail => writeln!(f, "{seen}; wanted {}", found.wanted)?,
+        }
+        if found.status != Status::Unknown {
+            self.below(f, "why", &found.why)?;
+        }
+        found.fix.iter().try_for_each(|step| self.below(f, "fix", &step.command))
+    }
+
+    fn below(&self, f: &mut fmt::Formatter<'_>, what: &str, text: &str) -> fmt::Result {
+        let margin = STATUS_CHARS + 2;
+        writeln!(f, "{:margin$}{} {text}", "", self.tint("\x1b[2m", &format!("{what}:")))
+    }
+
+    fn closing(&self) -> String {
+        let Summary { ok, warn, fail, unknown } = self.report.summary;
+        let counts = format!(
+            "{ok} ok, {} and {}, {unknown} unknown.",
+            plural(warn, "warning"),
+            plural(fail, "failure",)
+        );
+        let failing: Vec<&str> = self
+            .report
+            .findings
+            .iter()
+            .filter(|finding| finding.status == Status::Fail)
+            .map(|finding| finding.title.as_str())
+            .collect();
+        let first = match failing[..] {
+            [] => String::new(),
+            _ => {
+                format!(" {}", self.tint("\x1b[1;31m", &format!("Fails: {}.", failing.join("; "))))
+            }
+        };
+        let next = match self.report.steps().is_empty() {
+            true => "",
+            false => "\nThe same command with --fix prints what mends it, as a script.",
+        };
+        format!("{counts}{first}{next}")
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

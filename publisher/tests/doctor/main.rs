@@ -1,0 +1,10 @@
+//! `tapecast-publisher doctor` on the trees of five machines, in order and spoiled.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod findings;
+mod malformed;
+mod mending;
+mod program;
+mod support;
+mod trees;
