@@ -8,7 +8,7 @@ const busiest = (metric, label) =>
 export default dashboard({
     uid: 'tapecast-feed',
     title: 'tapecast / feed',
-    description: 'The source, the books, the queue and the pool.',
+    description: 'The source, the books, the queue, the pool and the journal.',
     rows: [
         row('Now', 4,
             [4, stat('Feed', 'live, SILENT (connected, nothing comes: books may be old) or ended. SILENT in session hours: ask the line provider, then the venue.',
@@ -68,10 +68,13 @@ export default dashboard({
                     each('tapecast_queue_stalls_total', '{{channel}} queue'), each('tapecast_pool_stalls_total', '{{channel}} pool'),
                     each('tapecast_gate_stalls_total', '{{channel}} lossless session'),
                 ], { min: 0 })],
-            [24, graph('Source to publish', 'From encoded to stamped by the sender: the wait in that queue. p99 rises while p50 does not: bursts. Both: the sender is saturated, see the dashboard of the host.',
+            [12, graph('Source to publish', 'From encoded to stamped by the sender: the wait in that queue. p99 rises while p50 does not: bursts. Both: the sender is saturated, see the dashboard of the host.',
                 's', [
                     line(quantile(0.5, of('tapecast_source_to_publish_seconds_bucket')), 'p50'),
                     line(quantile(0.99, of('tapecast_source_to_publish_seconds_bucket')), 'p99'),
-                ], { log: true })]),
+                ], { log: true })],
+            [12, graph('Journal', 'Snapshots written to the journal, and those that the disk had no time or room for (marked as holes). Not 0: check the disk; publishing goes on.',
+                'cps', [each('tapecast_journal_written_snapshots_total', '{{channel}} written'), each('tapecast_journal_lost_snapshots_total', '{{channel}} lost')],
+                { min: 0 })]),
     ],
 });
