@@ -96,7 +96,7 @@ export default dashboard({
                 'cps', port(['port_symbol_error', 'port_link_downed', 'port_rcv_errors', 'link_downed'], {
                     port_symbol_error: 'symbol_error', port_link_downed: 'link_downed', port_rcv_errors: 'port_rcv_errors',
                 }), { min: 0, thresholds: steps(null, 'transparent', 0.001, 'red') })],
-            [12, graph('Delivery p99 over RDMA, eight slowest', 'Publish to receive. One subscriber high with retransmits above: its path. All: the port or the publisher.',
+            [12, graph('Delivery p99, eight slowest', 'Publish to receive. One subscriber high with retransmits above: its path. All: the port or the publisher.',
                 's', [line(worst(8, quantile(0.99, ofSubscriber('tapecast_subscriber_delivery_seconds_bucket'), who)), '{{subscriber}}')],
                 { log: true, table: true })]),
     ],
