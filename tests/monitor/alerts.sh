@@ -42,8 +42,9 @@ middle_of_a_day() { # FILE
         fs.writeFileSync(`${out}.late`, bytes.subarray(late));' "$folder/day.itch50" "$1"
 }
 
-# Four publishers: one that is well, one whose deep book and lossless subscriber take all pages, one
-# that is fed faster than it can publish, one fed by a pipe.
+# Five publishers: one that is well, one whose journal finds no room (a limit on the size of files),
+# one whose deep book and lossless subscriber take all pages, one that is fed faster than it can
+# publish, one fed by a pipe.
 # A writing end that stays open makes a pipe a line that is connected.
 middle_of_a_day "$folder/line"
 node tests/monitor/deep_book.mjs "$folder/deep.itch50" 300
@@ -60,6 +61,10 @@ start_publisher waits --source itch --file "$folder/deep.itch50" --pace realtime
 waits=$publisher
 start_publisher fast --source itch --file "$folder/day.itch50" --pace max --set source.loop=true --wait-for 1
 fast=$publisher fast_pid=$publisher_pid
+mkdir "$folder/journal"
+file_kib_max=2048 start_publisher full --instruments 20 --steady-rate 2000 --burst-rate 2000 --set shm.instruments_max=64 \
+    --set 'shm.ring_bytes=64 KiB' --journal "$folder/journal"
+full=$publisher full_pid=$publisher_pid
 start_publisher line --source itch --file "$folder/line.pipe" --pace max --wait-for 1 --set source.silent_after_s=1
 line=$publisher
 for name in steady stopped killed; do
@@ -70,13 +75,16 @@ start_subscriber well strict --policy disconnect --no-reconnect
 strict=$pid
 start_subscriber waits lossless --policy lossless
 lossless=$pid
-start_prometheus "$FASTER; $open_at_any_hour" "$well" "$waits" "$fast" "$line"
+start_prometheus "$FASTER; $open_at_any_hour" "$well" "$waits" "$fast" "$full" "$line"
 sees 'tapecast_sessions{channel="well"} == 4'
 sees 'tapecast_sessions{channel="waits"} == 1'
 sees 'rate(tapecast_subscriber_delivered_snapshots_total{subscriber="steady"}[5s]) > 0'
 # Deliveries may be late on a busy machine, and then that is true.
 sees 'count(tapecast_ready{channel="well"} unless on (channel) ALERTS{alertstate="firing",alertname!="TapecastDeliverySlow"}) == 1'
 say "in health nothing fires"
+
+fires TapecastJournalLosing 'channel="full"'
+kill -KILL "$full_pid"
 
 fires TapecastNotReady 'channel="line"'
 start_subscriber line reader

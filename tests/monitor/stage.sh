@@ -16,6 +16,12 @@ for program in tapecast-publisher tapecast-subscriber; do
     [[ -x $programs/$program ]] || fail "$programs/$program is missing: build it, or set PROFILE=release"
 done
 
+# One that has ended and was not waited for is dead: within a trap nobody waits.
+alive() {
+    local state
+    { read -r state <"/proc/$1/stat"; } 2>/dev/null && [[ ${state##*) } != Z* ]]
+}
+
 folder=$(mktemp -d -t tapecast-monitor.XXXXXX)
 pids=()
 clear_away() {
@@ -68,16 +74,17 @@ get() { # URL
     }).catch(() => { process.exitCode = 1; })' "$1"
 }
 answers() { get "$1" >/dev/null; }
-alive() { kill -0 "$1" 2>/dev/null; }
 answers_or_is_dead() { answers "$1" || ! alive "$2"; }
 
 # Starts a publisher: its endpoint is in $publisher, its number in $publisher_pid.
 start_publisher() { # NAME ARGUMENT…
-    local name=$1 try
+    local name=$1 try within=(env)
     shift
+    # Files of at most so many KiB, where a disk shall seem to be full.
+    [[ -z ${file_kib_max:-} ]] || within=(bash -c 'ulimit -f "$0"; exec "$@"' "$file_kib_max")
     for try in 1 2 3; do
         publisher=127.0.0.1:$(free_port)
-        start "$name" "$programs/tapecast-publisher" run --set "publisher.name=$name" --no-progress \
+        start "$name" "${within[@]}" "$programs/tapecast-publisher" run --set "publisher.name=$name" --no-progress \
             --socket "$folder/$name.sock" --set "metrics.address=$publisher" "$@"
         publisher_pid=$pid
         until_true 30 "an answer of the publisher" answers_or_is_dead "http://$publisher/metrics" "$pid" || break
