@@ -62,7 +62,7 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Check the configuration and print it in full, with the origin of each value.
     #[command(after_help = CHECK_NOTES)]
-    CheckConfig(Box<ConfigArgs>),
+    CheckConfig(Box<CheckArgs>),
     /// Make certificates for a publisher and its subscribers over RDMA.
     #[command(after_help = CERTIFICATES_NOTES)]
     Certificates(CertificatesArgs),
@@ -72,6 +72,9 @@ pub enum Command {
     /// Work out latency, skew, rates and sizes of a fan-out over RDMA: a model, nothing is measured.
     #[command(after_help = plan::NOTES)]
     Plan(Box<PlanArgs>),
+    /// Write manual pages and shell completions, for a package.
+    #[command(hide = true)]
+    Pages(PagesArgs),
 }
 
 const RUN_NOTES: &str = "\
@@ -81,7 +84,11 @@ TAPECAST_SHM_RING_BYTES. `tapecast-publisher check-config` lists all keys.
 
 At the end of a file the publisher marks every book as ended and goes on serving the last books to
 whoever attaches, until SIGTERM or SIGINT. With --exit-at-end it leaves instead. A second signal
-ends it at once. SIGHUP makes it read the files of its certificates again.
+ends it at once.
+
+SIGHUP makes it read its configuration and the files of its certificates again. What can change
+does; what cannot is named in the log, and stays until a restart. When something in it is wrong,
+nothing changes.
 
 With --fabric verbs subscribers attach over TCP (--listen) and are written to by RDMA. Beyond a
 loopback address that takes TLS: `tapecast-publisher certificates` makes the files for it.
@@ -112,8 +119,10 @@ const CHECK_NOTES: &str = "\
 Exit status 0 when the configuration can be used, 1 when not. The output is itself a complete
 configuration file.
 
-Example:
-  tapecast-publisher check-config --config publisher.toml > effective.toml";
+Examples:
+  tapecast-publisher check-config --config publisher.toml > effective.toml
+  tapecast-publisher check-config --quiet --config publisher.toml && systemctl reload \
+      tapecast-publisher";
 
 const CERTIFICATES_NOTES: &str = "\
 It makes a private authority (ca.pem, ca.key), a certificate for the publisher (server.pem,
@@ -207,13 +216,33 @@ impl Cli {
     }
 
     /// The command line, with `replay` taking only what makes sense for it.
-    fn shaped() -> clap::Command {
+    pub(crate) fn shaped() -> clap::Command {
         Self::command().mut_subcommand("replay", |replay| {
             NOT_FOR_REPLAY.iter().fold(replay, |replay, flag| {
                 replay.mut_arg(flag, |arg| arg.hide(true).conflicts_with("journal_path"))
             })
         })
     }
+}
+
+/// Arguments of `check-config`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// What makes up the configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// Print nothing but what is wrong
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Arguments of `pages`.
+#[derive(Debug, Args)]
+pub struct PagesArgs {
+    /// Folder for the files; made when it is not there
+    #[arg(long, short, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// Arguments of `generate`.

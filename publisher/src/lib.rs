@@ -17,4 +17,5 @@ pub mod metrics;
 pub mod plan;
 pub mod report;
 pub mod sender;
+pub mod service;
 pub mod source;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use tapecast_publisher::cli::{Cli, Command};
 use tapecast_publisher::commands;
+use tapecast_publisher::logging::error_mark;
 
 fn main() -> ExitCode {
     end_process_on_panic();
@@ -17,11 +18,12 @@ fn main() -> ExitCode {
         Command::Certificates(args) => commands::certificates(&args),
         Command::Doctor(args) => commands::doctor(&args),
         Command::Plan(args) => commands::plan(&args),
+        Command::Pages(args) => commands::pages(&args),
     };
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("tapecast-publisher: {}", one_line(&error));
+            eprintln!("{}tapecast-publisher: {}", error_mark(), one_line(&error));
             ExitCode::FAILURE
         }
     }

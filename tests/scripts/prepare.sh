@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu with only a Rust toolchain lacks. Does nothing when all is
-# there. Without what the build needs it fails; without what the VM tests need it only says so,
-# since they skip themselves visibly.
+# there. Without what the build needs it fails; without what the tests in virtual machines and on a
+# booted systemd need it only says so, since they skip themselves visibly.
 #
 #   prepare.sh                   what the build and the tests need
 #   prepare.sh --build           what the build needs alone
@@ -15,6 +15,8 @@ note() { echo "prepare: $*"; }
 vm_packages=(
     qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-utils perftest iproute2 tcpdump
 )
+# To build the Debian package, and to try it on a systemd of its own.
+systemd_packages=(systemd-container dpkg-dev binutils)
 # The bindings to libibverbs are made with a bindgen that misreads what later versions answer.
 libclang_versions=(14 15)
 
@@ -117,14 +119,14 @@ prepare_build() {
     install_packages "${missing[@]}"
 }
 
-prepare_vm() {
-    local missing without="the tests in virtual machines will be skipped"
+prepare_optional() { # PROGRAM WITHOUT PACKAGE…: what tests need that skip themselves without it
+    local program=$1 without="$2 will be skipped" missing
+    shift 2
     if ! command -v apt-get >/dev/null; then
-        command -v qemu-system-x86_64 >/dev/null ||
-            note "$without; they run on Debian, and need ${vm_packages[*]}"
+        command -v "$program" >/dev/null || note "$without; they run on Debian, and need $*"
         return 0
     fi
-    mapfile -t missing < <(not_installed "${vm_packages[@]}")
+    mapfile -t missing < <(not_installed "$@")
     [[ ${#missing[@]} -gt 0 ]] || return 0
     if ! become_root; then
         note "$without unless you install, as root: apt-get install ${missing[*]}"
@@ -157,7 +159,10 @@ case ${1:-} in
 esac
 command -v cargo >/dev/null || fail "cargo is missing: install Rust 1.90 or later (https://rustup.rs)"
 prepare_build
-[[ ${1:-} == --build ]] || prepare_vm
+if [[ ${1:-} != --build ]]; then
+    prepare_optional qemu-system-x86_64 "the tests in virtual machines" "${vm_packages[@]}"
+    prepare_optional systemd-nspawn "the tests on a booted systemd" "${systemd_packages[@]}"
+fi
 libclang=$(libclang_to_name)
 [[ -z $libclang ]] || note "a newer libclang is installed, too: export LIBCLANG_PATH=$libclang"
 [[ ${1:-} == --build ]] || prepare_monitor

@@ -19,14 +19,16 @@ use super::check::{access, check, metrics_identity, tls_identity};
 use super::kept_ring::{self, Received};
 use super::open::{WithSource, open_source};
 use super::plant::{self, Made, Plant, join};
+use super::reread::reader;
 use crate::book::BookBuilder;
 use crate::cli::RunArgs;
 use crate::clock::unix_now;
 use crate::conductor::{
-    Conductor, ConductorReport, FeedWatch, Parts, Settings, Signals, questions,
+    Conductor, ConductorReport, FeedWatch, Parts, ReloadRecord, Reloads, Settings, Signals,
+    questions,
 };
 use crate::config::{
-    Config, Effective, FabricKind, LogFormat, SourceKind, Whole, prepare_socket_folder,
+    Config, Effective, FabricKind, LogFormat, SourceKind, Whole, load, prepare_socket_folder,
 };
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedFigures, FeedQueue, Playback, StopFlag};
 use crate::journal::{self, JournalReport, JournalThread};
@@ -34,6 +36,7 @@ use crate::logging;
 use crate::metrics::{Identity, MetricsServer, Sources};
 use crate::report::{Findings, Report, ReportFile};
 use crate::sender::{SenderFigures, SenderReport};
+use crate::service::ServiceManager;
 use crate::source::Source;
 use crate::source::journal::levels_of;
 use crate::source::pacing::Pacer;
@@ -48,7 +51,9 @@ const SOURCE_FAILED: u8 = 3;
 /// When the publisher cannot start, or its report cannot be written; the text names cause and
 /// remedy.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let mut effective = super::load(&args.config)?;
+    let layers = super::layers(&args.config);
+    let mut effective = load(&layers)?;
+    let record = ReloadRecord::begun();
     logging::start(&effective.config.log);
     let rings = kept_ring::received();
     check(&effective)?;
@@ -72,11 +77,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let stop = StopFlag::default();
     stop.heed_signals().context("cannot take over SIGTERM and SIGINT")?;
     let waits_end = stop.clone();
+    let reloads = Reloads::new(effective.clone(), reader(layers), record);
+    let mut service = ServiceManager::of_environment();
+    service.on_start("opening the source");
+    let host = Surroundings { signals, service, reloads };
     let start = Start {
         args,
         effective: &effective,
         runtime: &runtime,
-        signals,
+        host,
         listener,
         metrics,
         stop,
@@ -107,7 +116,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 /// Snapshots of a journal are as deep as they were; what they need is taken, unless somebody chose.
-fn adopt_levels(effective: &mut Effective) -> Result<()> {
+pub(super) fn adopt_levels(effective: &mut Effective) -> Result<()> {
     let source = &effective.config.source;
     let Some(file) = source.file.as_ref().filter(|_| source.kind == SourceKind::Journal) else {
         return Ok(());
@@ -172,7 +181,7 @@ struct Start<'a> {
     args: &'a RunArgs,
     effective: &'a Effective,
     runtime: &'a Runtime,
-    signals: Signals,
+    host: Surroundings,
     listener: AnyListener,
     /// Where figures are served, if anywhere.
     metrics: Option<MetricsServer>,
@@ -180,6 +189,13 @@ struct Start<'a> {
     stop: StopFlag,
     /// Rings of publishers before this one.
     rings: Received,
+}
+
+/// What the conductor hears from outside, and tells there.
+struct Surroundings {
+    signals: Signals,
+    service: ServiceManager,
+    reloads: Reloads,
 }
 
 /// What every fabric needs.
@@ -225,7 +241,8 @@ impl Start<'_> {
         H: Host,
         F: Fabric<Session = H::Session> + Send + 'static,
     {
-        let Self { args, effective, runtime, signals, listener, metrics, stop, .. } = self;
+        let Self { args, effective, runtime, host, listener, metrics, stop, .. } = self;
+        let Surroundings { signals, service, reloads } = host;
         let Ground { epoch, directory, pool, parker } = ground;
         let config = &effective.config;
         let entitlements = effective.entitlements()?;
@@ -259,6 +276,7 @@ impl Start<'_> {
             feed,
             pool: pool.clone(),
             directory: Arc::clone(&directory),
+            reloads: reloads.record(),
             journal: scribe.as_ref().map(JournalThread::figures),
             device,
         });
@@ -278,7 +296,9 @@ impl Start<'_> {
             gate,
             questions,
         };
-        let conductor = Conductor::new(settings(args, config, epoch), parts);
+        let conductor = Conductor::new(settings(args, config, epoch), parts)
+            .with_service(service)
+            .with_reloads(reloads);
         let ended = runtime.block_on(conductor.run(signals, feed_end));
         drop(metrics);
         // The waker wakes everybody once more, so that nobody sleeps through the end.
@@ -296,17 +316,15 @@ impl Start<'_> {
 }
 
 fn settings(args: &RunArgs, config: &Config, epoch: Epoch) -> Settings {
-    Settings {
+    let mut settings = Settings {
         epoch,
-        sessions_max: config.access.sessions_max.count(),
         lossless: config.access.lossless.0,
-        lag: config.lag.settings(),
-        stall_max: Duration::from_secs(config.access.stall_max_s.get()),
         wait_for: args.wait_for as usize,
         exit_at_end: args.exit_at_end,
-        silent_after: Duration::from_secs(config.source.silent_after_s.get()),
-        departed: Duration::from_secs(config.metrics.departed_s.get()),
-    }
+        ..Settings::default()
+    };
+    settings.follow(config);
+    settings
 }
 
 fn identity(config: &Config, epoch: Epoch) -> Identity {

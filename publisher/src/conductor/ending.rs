@@ -32,6 +32,7 @@ impl<H: Host> Conductor<H> {
             Reason::FabricFailed(_) => error!("closing: {}", reason.sentence()),
             _ => info!("closing: {}", reason.sentence()),
         }
+        self.service.on_end(&reason.sentence());
         self.stop.stop();
         // What subscribers are shown stays: nothing was heard.
         self.silence.on_end();

@@ -18,6 +18,7 @@ mod admission;
 mod ending;
 mod fan_out;
 mod figures;
+mod reload;
 mod roster;
 mod session;
 mod signals;
@@ -42,6 +43,7 @@ use tracing::info;
 
 use crate::feed::{Directory, FeedEnd, FeedOutcome, FeedPulse, SilentSince, StopFlag};
 use crate::sender::{Command, CommandPort, Outcome, SenderProgress};
+use crate::service::ServiceManager;
 
 pub use admission::Refusals;
 use admission::{Grant, Ticket};
@@ -49,6 +51,7 @@ pub use fan_out::FanOutFigures;
 use fan_out::FanOutSampling;
 use figures::Question;
 pub use figures::{Asker, Figures, Questions, SessionFigures, SessionTotals, questions};
+pub use reload::{Fresh, ReadAgain, ReloadRecord, ReloadStatus, Reloads};
 use roster::Roster;
 pub use roster::SessionRecord;
 use session::SessionEvent;
@@ -64,7 +67,7 @@ const TICK: Duration = Duration::from_millis(100);
 const TICK_OWED: Duration = Duration::from_millis(1);
 
 /// What the conductor has to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// Life of the publisher.
     pub epoch: Epoch,
@@ -128,6 +131,9 @@ pub struct Conductor<H: Host> {
     to_events: mpsc::UnboundedSender<SessionEvent>,
     feed: Option<FeedEnd>,
     sender_closed: bool,
+    service: ServiceManager,
+    /// Reads the configuration again, where there is one.
+    reloads: Option<Reloads>,
 }
 
 /// The parts that a conductor is made of.
@@ -208,6 +214,7 @@ enum Event {
     Signal(Notice),
     Feed(FeedEnd),
     Question(Question),
+    Read(Result<Box<Fresh>, String>),
     Tick,
 }
 
@@ -304,7 +311,21 @@ impl<H: Host> Conductor<H> {
             to_events,
             feed: None,
             sender_closed: false,
+            service: ServiceManager::default(),
+            reloads: None,
         }
+    }
+
+    /// The same, which tells `service` how it is.
+    #[must_use]
+    pub fn with_service(self, service: ServiceManager) -> Self {
+        Self { service, ..self }
+    }
+
+    /// The same, which reads its configuration again on SIGHUP.
+    #[must_use]
+    pub fn with_reloads(self, reloads: Reloads) -> Self {
+        Self { reloads: Some(reloads), ..self }
     }
 
     /// Serves until a signal comes or the source's end says so, and then ends everything in order.
@@ -314,6 +335,7 @@ impl<H: Host> Conductor<H> {
         mut feed: oneshot::Receiver<FeedEnd>,
     ) -> ConductorReport {
         self.let_feed_start();
+        self.tell_service(Instant::now());
         let reason = loop {
             let event = self.next_event(&mut signals, &mut feed).await;
             if let Some(reason) = self.apply(event) {
@@ -336,6 +358,7 @@ impl<H: Host> Conductor<H> {
             signal = signals.next() => Event::Signal(signal),
             question = self.questions.next() => Event::Question(question),
             Ok(end) = feed, if self.feed.is_none() => Event::Feed(end),
+            read = reload::read_again(&mut self.reloads) => Event::Read(read),
             () = tokio::time::sleep(tick) => Event::Tick,
         }
     }
@@ -346,7 +369,8 @@ impl<H: Host> Conductor<H> {
             Event::Request(pending) => self.admit(pending),
             Event::Session(event) => self.on_session(event),
             Event::Signal(Notice::End(name)) => return Some(Reason::Signal(name)),
-            Event::Signal(Notice::Reload) => self.reload_tls(),
+            Event::Signal(Notice::Reload) => self.reload(),
+            Event::Read(read) => self.on_read(read),
             Event::Feed(end) => {
                 let failed = self.on_feed_end(end);
                 if failed.is_some() {

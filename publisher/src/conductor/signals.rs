@@ -14,7 +14,7 @@ const ECHO: Duration = Duration::from_secs(1);
 pub enum Notice {
     /// To end. The name of the signal.
     End(&'static str),
-    /// To read the files of certificates again (SIGHUP).
+    /// To read the configuration and the files of certificates again (SIGHUP).
     Reload,
 }
 

@@ -46,6 +46,16 @@ impl Silence {
         Self { after, looked: None, quiet: Duration::ZERO, is_silent: false, record }
     }
 
+    /// Changes how long a feed may be quiet.
+    pub(super) const fn set_after(&mut self, after: Duration) {
+        self.after = after;
+    }
+
+    /// Whether the feed is silent now.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     /// Looks at the beats of a feed that is connected.
     pub(super) fn on_look(&mut self, beats: u64, now: Instant) -> Option<Change> {
         let before = self.looked.replace((beats, now));
@@ -71,11 +81,6 @@ impl Silence {
         self.looked = None;
         let quiet = core::mem::take(&mut self.quiet);
         core::mem::take(&mut self.is_silent).then_some(Change::Heard { quiet })
-    }
-
-    /// Whether it is silent now.
-    pub(super) const fn is_silent(&self) -> bool {
-        self.is_silent
     }
 
     /// Since it was last heard, in nanoseconds, to the accuracy of the looks.

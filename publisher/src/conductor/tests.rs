@@ -533,7 +533,7 @@ fn over_tls_a_client_is_known_and_entitled_by_its_certificate() {
     assert_eq!(refusal, Refusal::NotEntitled, "{reason}");
     bench.tls = Some(files("risk-1.example"));
     assert_eq!(bench.refused(request(&[])).0, Refusal::NotEntitled);
-    bench.conductor.reload_tls();
+    bench.conductor.listener.reload_tls().unwrap();
     let granted = bench.granted(request(&["AAPL"]));
     bench.until(|conductor| conductor.roster.attached_count() == 1);
     drop(granted);

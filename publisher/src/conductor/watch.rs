@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tapecast_control::AnyListener;
 use tapecast_core::session::Eviction;
 use tapecast_fabric::{Host, Monitor};
 use tapecast_wire::Nanos;
@@ -12,6 +11,7 @@ use tracing::{info, warn};
 use super::silence::{Change, nanos};
 use super::{Conductor, TICK};
 use crate::clock::unix_now;
+use crate::service::{Doing, Signs};
 
 /// The longest time between two looks at lags that counts: three looks.
 const LAG_LOOK_MAX: Duration = Duration::from_millis(300);
@@ -58,6 +58,7 @@ impl<H: Host> Conductor<H> {
         self.watch_lags(now);
         self.listen(now);
         self.sample_fan_out();
+        self.tell_service(now);
         for event in self.host.take_events() {
             warn!("RDMA device: {event}");
         }
@@ -150,19 +151,24 @@ impl<H: Host> Conductor<H> {
         self.watch.bell.ring();
     }
 
-    /// Reads the files of the certificates again. Those that are in use stay when that fails.
-    pub(super) fn reload_tls(&self) {
-        match &self.listener {
-            AnyListener::Tcp(listener) if listener.tls().is_some() => {
-                match self.listener.reload_tls() {
-                    Ok(()) => info!("SIGHUP: the TLS files were read again and are in use"),
-                    Err(error) => {
-                        warn!("SIGHUP: the TLS files in use stay: {error}");
-                    }
-                }
-            }
-            _ => info!("SIGHUP: there are no TLS files to read again"),
+    /// Tells the service manager how the publisher is.
+    pub(super) fn tell_service(&mut self, now: Instant) {
+        if !self.service.listens() {
+            return;
         }
+        let signs = Signs {
+            sender_beats: self.progress.beats(),
+            feed_beats: self.watch.pulse.beats(),
+            feed_works: self.watch.pulse.is_working(),
+        };
+        let doing = Doing {
+            subscribers: self.roster.attached_count(),
+            awaited: self.gate.as_ref().map(|_| self.settings.wait_for),
+            published: self.progress.load().published,
+            is_silent: self.silence.is_silent(),
+            has_ended: self.feed.is_some(),
+        };
+        self.service.on_look(signs, &doing, now);
     }
 
     /// Whether everything is published and read by all who read.

@@ -223,7 +223,7 @@ fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-fn value_of(config: &Config, key: &Key) -> Option<toml::Value> {
+pub(super) fn value_of(config: &Config, key: &Key) -> Option<toml::Value> {
     let found = flat_config(config).into_iter().find(|(path, _)| path == key.path);
     found.map(|(_, value)| value)
 }

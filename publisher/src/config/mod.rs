@@ -13,6 +13,7 @@ mod journal;
 mod keys;
 mod lag;
 mod layers;
+mod live;
 mod metrics;
 mod network;
 mod places;
@@ -40,6 +41,7 @@ pub use lag::LagConfig;
 
 pub use keys::{KEYS, Key};
 pub use layers::{Effective, Layers, load};
+pub use live::Adopted;
 pub use metrics::MetricsConfig;
 pub use network::{FabricConfig, ListenConfig, RdmaConfig, TlsConfig};
 pub use places::{default_socket, prepare_socket_folder};

@@ -9,19 +9,45 @@ use tapecast_wire::Nanos;
 /// while it waits for the sender; so they stop exactly while it waits for its source. Clones are
 /// the same pulse.
 #[derive(Clone, Debug, Default)]
-pub struct FeedPulse(Arc<Gauge>);
+pub struct FeedPulse(Arc<Signs>);
+
+#[derive(Debug, Default)]
+struct Signs {
+    beats: Gauge,
+    /// 1 while an event is being published.
+    works: Gauge,
+}
 
 impl FeedPulse {
     /// Gives a sign. Only one thread does.
     #[inline]
     pub fn beat(&self) {
-        self.0.raise();
+        self.0.beats.raise();
     }
 
     /// Signs given so far.
     #[must_use]
     pub fn beats(&self) -> u64 {
-        self.0.get()
+        self.0.beats.get()
+    }
+
+    /// Says that what is due is being published; from here to [`Self::rest`] nothing waits for the
+    /// source or the clock. Only the feed thread does.
+    #[inline]
+    pub fn work(&self) {
+        self.0.works.set(1);
+    }
+
+    /// Says that it was published.
+    #[inline]
+    pub fn rest(&self) {
+        self.0.works.set(0);
+    }
+
+    /// Whether something is being published. A feed that works and does not beat hangs.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.0.works.get() != 0
     }
 }
 

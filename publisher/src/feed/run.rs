@@ -264,6 +264,14 @@ impl FeedSink {
         }
     }
 
+    /// Publishes what is due. Here nothing may stand still but for the sender, and that beats.
+    #[inline]
+    fn work(&mut self, publish: impl FnOnce(&mut BookBuilder<Encoder>)) {
+        self.books.sink().queue().pulse().work();
+        publish(&mut self.books);
+        self.books.sink().queue().pulse().rest();
+    }
+
     /// Sleeps, but not through an order to stop.
     fn sleep(&self, wait: Duration) {
         let until = Instant::now() + wait;
@@ -305,7 +313,7 @@ impl EventSink for FeedSink {
     #[inline]
     fn on_event_end(&mut self) {
         self.hold();
-        self.books.on_event_end();
+        self.work(BookBuilder::on_event_end);
     }
 
     fn on_snapshot(&mut self, draft: &SnapshotDraft, bids: &[Level], asks: &[Level]) {
@@ -316,6 +324,6 @@ impl EventSink for FeedSink {
             flags: Flags::NONE,
         });
         self.hold();
-        self.books.on_snapshot(draft, bids, asks);
+        self.work(|books| books.on_snapshot(draft, bids, asks));
     }
 }

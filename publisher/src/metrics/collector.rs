@@ -171,6 +171,22 @@ fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
         ),
         seconds(identity.epoch.0),
     );
+    let reloads = sources.reloads.status();
+    out.gauge(
+        Named(
+            "tapecast_config_last_reload_successful",
+            "Whether the configuration that was read last is in use, as far as it can be without a \
+             restart.",
+        ),
+        flag(reloads.last_successful),
+    );
+    out.gauge(
+        Named(
+            "tapecast_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was read, Unix time.",
+        ),
+        reloads.last_success_unix_s as f64,
+    );
     let beats = sources.beat_age(now).is_some_and(|age| age <= BEAT_MAX);
     out.gauge(
         Named(

@@ -24,7 +24,7 @@ use tapecast_wire::Epoch;
 pub use device::Device;
 pub use server::{MetricsError, MetricsServer, MetricsThread};
 
-use crate::conductor::Asker;
+use crate::conductor::{Asker, ReloadRecord};
 use crate::feed::{Directory, FeedFigures};
 use crate::journal::JournalFigures;
 use crate::sender::{SenderFigures, SenderProgress};
@@ -59,6 +59,8 @@ pub struct Sources {
     pub pool: Pool,
     /// The instruments.
     pub directory: Arc<Directory>,
+    /// How the configuration was read again.
+    pub reloads: ReloadRecord,
     /// The journal, where there is one.
     pub journal: Option<JournalFigures>,
     /// The RDMA device, where there is one.

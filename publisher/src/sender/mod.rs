@@ -192,6 +192,7 @@ impl<F: Fabric> Sender<F> {
 
     /// One duty cycle.
     pub fn do_work(&mut self) -> Work {
+        self.progress.beat();
         let commands = self.take_commands();
         if self.ending != Ending::Open {
             return self.settle();

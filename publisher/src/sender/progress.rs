@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tapecast_telemetry::Counter;
+use tapecast_telemetry::{Counter, Gauge};
 
 /// Counts of one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +33,24 @@ pub struct SenderProgress {
     gate_stalls: Counter,
     gated: AtomicBool,
     drained: AtomicBool,
+    /// Duty cycles, whether or not there was anything to do. It has cache lines of its own.
+    beats: Gauge,
 }
 
 impl SenderProgress {
+    /// Says that a duty cycle begins.
+    #[inline]
+    pub(super) fn beat(&self) {
+        self.beats.raise();
+    }
+
+    /// Duty cycles begun so far. They go on in an idle market, at least ten a second: a sender whose
+    /// beats stand still hangs.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        self.beats.get()
+    }
+
     /// Shows what has happened since `before` was shown.
     pub(super) fn show(&self, before: &Progress, now: &Progress) {
         self.published.add(now.published - before.published);

@@ -106,5 +106,5 @@ fn the_help_teaches_with_examples_units_and_defaults() {
         assert!(run.contains(taught), "{taught} is not in {run}");
     }
     assert!(help(&["generate", "--help"]).contains("Example:"));
-    assert!(help(&["check-config", "--help"]).contains("Example:"));
+    assert!(help(&["check-config", "--help"]).contains("Examples:"));
 }

@@ -9,5 +9,7 @@ mod lag;
 mod life;
 mod metrics;
 mod misuse;
+mod reload;
+mod service;
 mod sessions;
 mod support;

@@ -94,7 +94,11 @@ impl Bench {
         says: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Daemon {
-        let mut command = self.run(arguments);
+        self.start_command(self.run(arguments), says)
+    }
+
+    /// Starts what [`Self::run`] made, and waits until it says so.
+    pub(crate) fn start_command(&self, mut command: Command, says: &str) -> Daemon {
         let log = File::create(self.path("log")).unwrap();
         let child = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
         let mut daemon = Daemon { child, log: self.path("log") };

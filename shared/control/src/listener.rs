@@ -1,10 +1,11 @@
 //! The publisher's socket.
 
+use std::io;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, chmod};
 use tokio::net::UnixListener;
 
 use crate::access::Access;
@@ -53,16 +54,20 @@ impl ListenerOptions {
     }
 
     fn mode(&self) -> Result<Mode, BindError> {
-        let narrowest = match (&self.group, self.access.admits_others()) {
-            (Some(_), _) => 0o660,
-            (None, true) => 0o666,
-            (None, false) => 0o600,
-        };
-        let mode = self.mode.unwrap_or(narrowest);
+        let mode = self.mode.unwrap_or_else(|| narrowest(self.group.is_some(), &self.access));
         if mode & !0o777 != 0 {
             return Err(BindError::Mode { mode });
         }
         Ok(Mode::from_raw_mode(mode))
+    }
+}
+
+/// The narrowest mode that does not contradict `access`.
+fn narrowest(has_group: bool, access: &Access) -> u32 {
+    match (has_group, access.admits_others()) {
+        (true, _) => 0o660,
+        (false, true) => 0o666,
+        (false, false) => 0o600,
     }
 }
 
@@ -73,6 +78,8 @@ pub struct Listener {
     // Before the claim: requests that wait are refused while the socket is still there.
     intake: Intake,
     claim: Claim,
+    /// Whether the socket has a group of its own; none where its mode was given.
+    has_group: Option<bool>,
 }
 
 impl Listener {
@@ -86,6 +93,7 @@ impl Listener {
     /// Outside a tokio runtime with I/O and time enabled.
     pub fn bind(options: ListenerOptions) -> Result<Self, BindError> {
         let mode = options.mode()?;
+        let has_group = options.mode.is_none().then_some(options.group.is_some());
         let mut claim = Claim::take(&options.path)?;
         let socket = claim.listen(mode, options.group.as_deref())?;
         let socket = UnixListener::from_std(StdUnixListener::from(socket)).map_err(|source| {
@@ -93,7 +101,7 @@ impl Listener {
         })?;
         let gate = Gate::new(options.access, options.handshake_timeout);
         let limits = Limits { half_open: options.half_open_max, half_open_per_address: usize::MAX };
-        Ok(Self { intake: Intake::start(Socket::Unix(socket), gate, limits), claim })
+        Ok(Self { intake: Intake::start(Socket::Unix(socket), gate, limits), claim, has_group })
     }
 
     /// Waits for the next request. Cancel-safe.
@@ -104,9 +112,17 @@ impl Listener {
         self.intake.accept().await
     }
 
-    /// Changes who may attach, for connections from now on. Sessions stay.
-    pub fn set_access(&self, access: Access) {
+    /// Changes who may attach, for connections from now on, and the socket's mode with it unless
+    /// that was given. Sessions stay.
+    ///
+    /// # Errors
+    /// When the mode cannot be changed; nothing has changed then.
+    pub fn set_access(&self, access: Access) -> io::Result<()> {
+        if let Some(has_group) = self.has_group {
+            chmod(self.path(), Mode::from_raw_mode(narrowest(has_group, &access)))?;
+        }
         self.intake.gate().set_access(access);
+        Ok(())
     }
 
     /// Where the socket is.
@@ -128,7 +144,9 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
-    use super::ListenerOptions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{Listener, ListenerOptions};
     use crate::{Access, BindError};
 
     fn mode(access: Access, group: Option<&str>, mode: Option<u32>) -> Result<u32, BindError> {
@@ -147,6 +165,26 @@ mod tests {
         assert_eq!(mode(others(), None, None).unwrap(), 0o666);
         assert_eq!(mode(others(), Some("feed"), None).unwrap(), 0o660);
         assert_eq!(mode(others(), Some("feed"), Some(0o600)).unwrap(), 0o600);
+    }
+
+    #[test]
+    fn the_mode_follows_the_access_unless_it_was_given() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _context = runtime.enter();
+        let folder = tempfile::tempdir().unwrap();
+        let others = || Access::resolve(&["4000000001".into()], &[]).unwrap();
+        for (given, modes) in [(None, [0o600, 0o666, 0o600]), (Some(0o660), [0o660; 3])] {
+            let path = folder.path().join("p.sock");
+            let options =
+                ListenerOptions { mode: given, ..ListenerOptions::new(&path, Access::own()) };
+            let listener = Listener::bind(options).unwrap();
+            let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            let first = mode();
+            listener.set_access(others()).unwrap();
+            let second = mode();
+            listener.set_access(Access::own()).unwrap();
+            assert_eq!([first, second, mode()], modes);
+        }
     }
 
     #[test]

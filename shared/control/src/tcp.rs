@@ -159,10 +159,13 @@ impl AnyListener {
 
     /// Changes which users of this host may attach, for connections from now on. Over TCP there
     /// are none, and nothing changes.
-    pub fn set_access(&self, access: Access) {
+    ///
+    /// # Errors
+    /// When the socket's mode cannot follow; nothing has changed then.
+    pub fn set_access(&self, access: Access) -> io::Result<()> {
         match self {
             Self::Unix(listener) => listener.set_access(access),
-            Self::Tcp(_) => {}
+            Self::Tcp(_) => Ok(()),
         }
     }
 

@@ -95,6 +95,17 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Watch books, their rates and their latency live in the terminal (q quits)
     Top(TopArgs),
+    /// Write manual pages and shell completions, for a package
+    #[command(hide = true)]
+    Pages(PagesArgs),
+}
+
+/// Arguments of `pages`.
+#[derive(Debug, Args)]
+pub(crate) struct PagesArgs {
+    /// Folder for the files; made when it is not there
+    #[arg(long, short, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// How to attach. The same for every command.

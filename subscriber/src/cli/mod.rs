@@ -10,6 +10,7 @@ mod json;
 mod line;
 mod misuse;
 mod over_rdma;
+mod pages;
 mod paint;
 mod record;
 mod second;
@@ -49,11 +50,16 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
     if let Command::Diff(args) = command {
         return diff::diff(args);
     }
+    if let Command::Pages(args) = command {
+        let failed = |error| Failure::file("write pages in", &args.out, error);
+        pages::pages(args).map_err(failed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let stop = Stop::on_signals()?;
     match command {
         Command::Tail(args) => tail::tail(args, &stop),
         Command::Record(args) => record::record(args, &stop),
-        Command::Diff(_) => Ok(()),
+        Command::Diff(_) | Command::Pages(_) => Ok(()),
         Command::Stats(args) => stats::stats(args, &stop),
         Command::Top(args) => top::top(args, &stop),
     }?;

@@ -362,7 +362,7 @@ fn access_can_be_changed_while_listening() {
             })
         };
         assert!(ask().await.unwrap().contains("NotAllowed"));
-        listener.set_access(Access::resolve(&[STRANGER_UID.to_string()], &[]).unwrap());
+        listener.set_access(Access::resolve(&[STRANGER_UID.to_string()], &[]).unwrap()).unwrap();
         let asked = ask();
         let pending = listener.accept().await;
         let peer = pending.peer().local().unwrap();

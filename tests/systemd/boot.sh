@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Boots a real systemd, as process 1 of a container over a throw-away copy of this machine's root,
+# and runs a script in it, as root. Its output and exit status are the script's own; 125 when there
+# are none, and then the console is shown.
+#
+#   boot.sh SCRIPT [FOLDER]     FOLDER's content is in /opt/test there
+#
+# A container has no more rights than its machine: LimitMEMLOCK= and LimitRTPRIO= are raised only as
+# far as the machine may, DeviceAllow= and memory limits need cgroup v2, and there is no RDMA.
+set -euo pipefail
+if [[ ${IN_PRIVATE_MOUNTS:-} != yes ]]; then
+    IN_PRIVATE_MOUNTS=yes exec unshare -m --propagation private "$0" "$@"
+fi
+
+script=$(realpath "$1") folder=${2:-}
+base=$(mktemp -d -t tapecast-boot.XXXXXX)
+clean_up() {
+    umount -l "$base/root" "$base/layer" 2>/dev/null || true
+    rm -rf "$base"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+root=$base/root
+mkdir "$base/layer" "$root"
+mount -t tmpfs tmpfs "$base/layer"
+mkdir "$base/layer/upper" "$base/layer/work"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$base/layer/upper,workdir=$base/layer/work" "$root"
+
+mkdir -p "$root/opt/test"
+[[ -z $folder ]] || cp -r "$folder/." "$root/opt/test/"
+cp "$script" "$root/opt/test/.script"
+# With it, a package would start no service.
+rm -f "$root/usr/sbin/policy-rc.d"
+: >"$root/etc/fstab"
+rm -f "$root/etc/machine-id"
+systemd-id128 new >"$root/etc/machine-id"
+
+cat >"$root/etc/systemd/system/test.service" <<'UNIT'
+[Unit]
+After=basic.target dbus.service
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+Type=oneshot
+TimeoutStartSec=infinity
+ExecStart=/bin/bash -c '/bin/bash /opt/test/.script; echo $? >/opt/test/.status'
+StandardOutput=file:/opt/test/.output
+StandardError=inherit
+UNIT
+cat >"$root/etc/systemd/system/test.target" <<'UNIT'
+[Unit]
+Requires=basic.target test.service
+After=basic.target test.service
+AllowIsolate=yes
+UNIT
+
+# Its own status says nothing: the machine is powered off in any case.
+timeout --foreground "${BOOT_TIMEOUT:-180}" systemd-nspawn -D "$root" -b --register=no --keep-unit -q \
+    --private-network --capability=CAP_IPC_LOCK,CAP_SYS_PTRACE systemd.unit=test.target \
+    >"$base/console" 2>&1 </dev/null || true
+cat "$root/opt/test/.output" 2>/dev/null || true
+if [[ ! -f $root/opt/test/.status ]]; then
+    echo "boot: the script did not end; the console said:" >&2
+    tail -n 40 "$base/console" >&2
+    exit 125
+fi
+exit "$(cat "$root/opt/test/.status")"
