@@ -53,9 +53,10 @@ exec 7<>"$folder/line.pipe"
 # A pipe counts as opened when something is in it.
 cat "$folder/line.first" >&7
 # Its ring holds a second, so that a busy machine overruns nobody.
-start_publisher well --instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=1 MiB' \
+printf '[log]\nlevel = "info"\n' >"$folder/well.toml"
+start_publisher well --config "$folder/well.toml" --instruments 20 --steady-rate 2000 --burst-rate 2000 --set 'shm.ring_bytes=1 MiB' \
     --set lag.hard_ms=3000
-well=$publisher
+well=$publisher well_pid=$publisher_pid
 start_publisher waits --source itch --file "$folder/deep.itch50" --pace realtime --set book.levels=83 \
     --set 'shm.ring_bytes=1 MiB' --set access.lossless=true --set access.stall_max_s=20
 waits=$publisher
@@ -96,6 +97,10 @@ fires TapecastBookAnomalies 'channel="line",kind="unknown_order"'
 fires TapecastFeedSilent 'channel="line"'
 exec 7>&-
 fires TapecastFeedEnded 'channel="line"'
+
+printf '[log]\nlevel = "lots"\n' >"$folder/well.toml"
+kill -HUP "$well_pid"
+fires TapecastConfigReloadFailed 'channel="well"'
 
 kill -STOP "$stopped" "$strict"
 kill -KILL "$killed"
