@@ -136,6 +136,22 @@ prepare_optional() { # PROGRAM WITHOUT PACKAGE…: what tests need that skip the
     install_packages "${missing[@]}" || note "$without: apt could not install ${missing[*]}"
 }
 
+# Programs, not packages: node and npm often come another way.
+prepare_monitor() {
+    local missing=() without="the dashboards will not be tried or drawn"
+    command -v prometheus >/dev/null || missing+=(prometheus)
+    command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+    command -v node >/dev/null || missing+=(nodejs)
+    command -v npm >/dev/null || missing+=(npm)
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    if ! command -v apt-get >/dev/null || ! become_root; then
+        note "$without unless you install: ${missing[*]}"
+        return 0
+    fi
+    update_lists
+    install_packages "${missing[@]}" || note "$without: apt could not install ${missing[*]}"
+}
+
 case ${1:-} in
 --libclang-path) libclang_to_name; exit 0 ;;
 --build | '') ;;
@@ -149,3 +165,4 @@ if [[ ${1:-} != --build ]]; then
 fi
 libclang=$(libclang_to_name)
 [[ -z $libclang ]] || note "a newer libclang is installed, too: export LIBCLANG_PATH=$libclang"
+[[ ${1:-} == --build ]] || prepare_monitor
