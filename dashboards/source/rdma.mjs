@@ -63,6 +63,14 @@ export default dashboard({
                     line(`max by (channel) (${of('tapecast_rdma_completion_queue_high_water')})`, '{{channel}} high water'),
                     line(`max by (channel) (${of('tapecast_rdma_completion_queue_entries')})`, '{{channel}} depth'),
                 ], { min: 0 })],
+            [12, graph('Queue pairs by state', 'In health all are rts. err: a subscriber is gone or refused a write; its session is taken out within a moment.',
+                'short', [
+                    line(`sum by (state) (${of('tapecast_rdma_queue_pairs')})`, '{{state}}'),
+                ], { min: 0 })],
+            [12, graph('Credit stalls', 'Snapshots that a session had no credit for when they were published: its receiver or its network is slower than the feed just then.',
+                'cps', [
+                    line(`topk(8, sum by (subscriber) (${rate(of('tapecast_subscriber_credit_stalls_total'))}))`, '{{subscriber}}'),
+                ], { min: 0, table: true })],
             [12, graph('Fullest send queue', 'Outstanding work requests of the session that has most, and the room of each (rdma.send_depth). At the room a session is not posted to and conflates: it does not acknowledge fast enough.',
                 'short', [
                     line(`max by (channel) (${of('tapecast_rdma_send_queue_outstanding_max')})`, '{{channel}} fullest'),

@@ -1,6 +1,6 @@
 //! Series of the RDMA network.
 
-use tapecast_fabric::NetworkStats;
+use tapecast_fabric::{NetworkStats, QueuePairStates};
 use tapecast_telemetry::LatencyBuckets;
 
 use super::series::{Families, Named};
@@ -50,6 +50,19 @@ pub(super) fn collect(out: &mut Families, stats: &NetworkStats, flight: &Latency
         out.counter(name, value);
     }
     queues(out, stats);
+    let QueuePairStates { preparing, ready_to_receive, ready_to_send, failed } = stats.queue_pairs;
+    for (state, count) in
+        [("init", preparing), ("rtr", ready_to_receive), ("rts", ready_to_send), ("err", failed)]
+    {
+        out.gauge_of(
+            Named(
+                "tapecast_rdma_queue_pairs",
+                "Queue pairs of attached sessions by state; in health all are ready to send (rts).",
+            ),
+            &[("state", state)],
+            count as f64,
+        );
+    }
 }
 
 fn queues(out: &mut Families, stats: &NetworkStats) {

@@ -288,6 +288,14 @@ fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
             ),
             session.stats.faults,
         ),
+        (
+            Named(
+                "tapecast_subscriber_credit_stalls_total",
+                "Snapshots that were not sent to this session when they were published, for want \
+                 of credit: they went later, or a newer one did; 0 where readers share a ring.",
+            ),
+            session.stats.credit_stalls,
+        ),
     ] {
         out.counter_of(name, labels, value as f64);
     }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use rustix::process::Signal;
 use tapecast_wire::attach::Policy;
 
-use crate::support::{Bench, Daemon, Subscriber, error_line, program, request};
+use crate::support::{Bench, Daemon, Subscriber, error_line, program, request, stderr};
 
 const METRICS: [&str; 4] = ["--instruments", "5", "--metrics", "127.0.0.1:0"];
 
@@ -297,4 +297,54 @@ fn beyond_loopback_tls_is_wanted_or_refused_aloud() {
     assert!(line.contains("metrics.certificate"), "{line}");
     assert!(line.contains("metrics.tls = \"off\""), "{line}");
     assert!(check(&["--set", "metrics.tls=off"]).status.success());
+}
+
+#[test]
+fn with_certificates_only_those_who_have_one_are_answered() {
+    let bench = Bench::new();
+    let folder = bench.path("tls");
+    let made = program()
+        .args(["certificates", "--server", "127.0.0.1", "--client", "prometheus", "--out"])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let file = |name: &str| folder.join(name).display().to_string();
+    let settings = [
+        format!("metrics.certificate={}", file("server.pem")),
+        format!("metrics.key={}", file("server.key")),
+        format!("metrics.client_ca={}", file("ca.pem")),
+    ];
+    let arguments: Vec<&str> =
+        settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
+    let mut daemon = bench.start_until("figures are served", METRICS.into_iter().chain(arguments));
+    let log = daemon.log();
+    let (_, url) = log.split_once("https://").unwrap();
+    let address: SocketAddr = url.split_once("/metrics").unwrap().0.parse().unwrap();
+    let ask = |certificate: Option<(&str, &str)>| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "30", "--cacert", &file("ca.pem")]);
+        if let Some((certificate, key)) = certificate {
+            curl.args(["--cert", &file(certificate), "--key", &file(key)]);
+        }
+        curl.arg(format!("https://{address}/metrics")).output()
+    };
+    let Ok(answered) = ask(Some(("client-prometheus.pem", "client-prometheus.key"))) else {
+        eprintln!("SKIPPED: curl is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&answered.stdout).into_owned();
+    assert!(text.contains("tapecast_build_info{"), "{text}{}", stderr(&answered));
+    assert!(!ask(None).unwrap().status.success(), "nobody without a certificate");
+    // Plain HTTP is no TLS, and the endpoint lives on.
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _cut = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert!(
+        ask(Some(("client-prometheus.pem", "client-prometheus.key"))).unwrap().status.success()
+    );
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
 }

@@ -145,6 +145,8 @@ pub struct Session {
     /// it is joining, and what is published meanwhile may be conflated whatever its policy.
     caught_up: bool,
     pace: Option<Pace>,
+    /// Snapshots that found no credit, or others waiting for some.
+    credit_stalls: u64,
 }
 
 impl Session {
@@ -171,6 +173,7 @@ impl Session {
             eviction: None,
             held: false,
             caught_up: false,
+            credit_stalls: 0,
             pace: (terms.min_interval.0 > 0).then(|| Pace::new(terms.min_interval, capacity)),
         }
     }
@@ -185,6 +188,13 @@ impl Session {
     #[must_use]
     pub const fn window(&self) -> &CreditWindow {
         &self.window
+    }
+
+    /// Snapshots that were not sent when they were published, for want of credit or because others
+    /// were waiting for some.
+    #[must_use]
+    pub const fn credit_stalls(&self) -> u64 {
+        self.credit_stalls
     }
 
     /// Counts over all instruments.
@@ -332,6 +342,7 @@ impl Session {
             self.count_sent(instrument, latest, now);
             return Outcome::Stage(placement);
         }
+        self.credit_stalls += 1;
         if self.would_conflate(issue) {
             return Outcome::Overrun;
         }

@@ -80,6 +80,7 @@ fn without_credit_only_the_newest_is_sent_and_it_stands_for_the_others() {
     }
     let totals = world.fan_out.instrument_totals(id, A).unwrap();
     assert_eq!((totals.published, totals.sent, totals.pending()), (50, 3, 47));
+    assert_eq!(world.fan_out.session(id).unwrap().credit_stalls(), 47);
     world.settle();
     let totals = world.fan_out.instrument_totals(id, A).unwrap();
     assert_eq!((totals.published, totals.sent, totals.conflated), (50, 4, 46));
@@ -113,6 +114,8 @@ fn one_session_without_credit_costs_the_others_nothing() {
     }
     let totals = world.fan_out.session(healthy).unwrap().totals();
     assert_eq!((totals.sent, totals.conflated), (200, 0));
+    assert_eq!(world.fan_out.session(healthy).unwrap().credit_stalls(), 0);
+    assert!(world.fan_out.session(stopped).unwrap().credit_stalls() > 150);
     assert!(world.fan_out.instrument_totals(stopped, A).unwrap().pending() > 150);
 }
 

@@ -169,6 +169,9 @@ pub struct SessionStats {
     pub heartbeat: Nanos,
     /// Values in its cell that could not be true and were ignored; 0 in health.
     pub faults: u64,
+    /// Snapshots that were not sent when they were published, for want of credit; 0 where readers
+    /// share a ring.
+    pub credit_stalls: u64,
 }
 
 impl LatencyReport {

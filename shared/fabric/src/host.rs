@@ -76,6 +76,21 @@ pub struct NetworkStats {
     pub outstanding: u64,
     /// Most of one session.
     pub outstanding_max: u64,
+    /// Queue pairs of attached sessions by state.
+    pub queue_pairs: QueuePairStates,
+}
+
+/// Queue pairs by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuePairStates {
+    /// On their way to being ready: RESET, INIT.
+    pub preparing: u64,
+    /// Ready to receive: RTR.
+    pub ready_to_receive: u64,
+    /// Ready to send: RTS.
+    pub ready_to_send: u64,
+    /// In error: ERR.
+    pub failed: u64,
 }
 
 /// Figures of one session. Any thread may look; the sender is not asked.

@@ -42,7 +42,7 @@ pub use endpoint::{ChannelState, Endpoint, PollError, WaitError, WaitStrategy};
 pub use fabric::{
     AttachError, DirectoryFull, Fabric, Full, LatencyReport, SessionCounts, SessionStats,
 };
-pub use host::{Handover, Host, HostError, Monitor, NetworkStats, Prepared, Wish};
+pub use host::{Handover, Host, HostError, Monitor, NetworkStats, Prepared, QueuePairStates, Wish};
 pub use receiver::Receiver;
 pub use tapecast_ring::cell::{
     CELL_SAMPLES, CELL_TRANSIT_WORDS, CellClock as ClockReport, CellTiming as Timing,

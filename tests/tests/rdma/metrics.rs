@@ -82,6 +82,11 @@ fn queues_counters_of_the_device_and_clocks_are_told() {
     assert_eq!(told("tapecast_rdma_completion_queue_entries"), 4096.0);
     assert_eq!(told("tapecast_rdma_send_queue_entries"), 64.0);
     assert!((1.0..=128.0).contains(&told("tapecast_rdma_completion_queue_high_water")));
+    let ready = series.iter().find(|(key, _)| {
+        key.starts_with("tapecast_rdma_queue_pairs{") && key.contains("state=\"rts\"")
+    });
+    assert_eq!(ready.map(|(_, count)| *count), Some(2.0));
+    assert_eq!(told("tapecast_rdma_queue_pairs"), 2.0);
     assert_eq!(told("tapecast_rdma_receiver_not_ready_total"), 0.0);
     assert_eq!(told("tapecast_lost_snapshots_total"), 0.0);
     // Every file of the driver is there, under its own name.

@@ -20,7 +20,10 @@ use super::side::{RingSession, Side};
 use super::table::RecordTable;
 use super::{Completion, Control, Line, Network, Status};
 use crate::pool::{Pool, Shared};
-use crate::{AttachError, ChannelState, DirectoryFull, Fabric, Full, NetworkStats, SessionStats};
+use crate::{
+    AttachError, ChannelState, DirectoryFull, Fabric, Full, NetworkStats, QueuePairStates,
+    SessionStats,
+};
 
 /// Least time between two heartbeats: well below the 100 ms that subscribers are promised.
 const HEARTBEAT_NS: u64 = 50_000_000;
@@ -148,6 +151,8 @@ impl<N: Network> RingFabric<N> {
         let mut sent = self.sent_before;
         self.lines().for_each(|line| sent.add(line.sent()));
         let Completed { completions, strays, high_water } = self.network.completed();
+        let mut queue_pairs = QueuePairStates::default();
+        self.lines().for_each(|line| line.count_state(&mut queue_pairs));
         let outstanding = || self.lines().map(|line| line.outstanding() as u64);
         self.figures.show(&NetworkStats {
             work_requests: sent.work_requests,
@@ -159,6 +164,7 @@ impl<N: Network> RingFabric<N> {
             receiver_not_ready: self.receiver_not_ready,
             outstanding: outstanding().sum(),
             outstanding_max: outstanding().max().unwrap_or(0),
+            queue_pairs,
             ..NetworkStats::default()
         });
     }

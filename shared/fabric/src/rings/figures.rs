@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapecast_telemetry::{LatencyBuckets, SharedBuckets};
 
-use crate::NetworkStats;
+use crate::{NetworkStats, QueuePairStates};
 
 /// What one line has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ struct Shown {
     post_to_completion: SharedBuckets,
 }
 
-const WORDS: usize = 9;
+const WORDS: usize = 13;
 
 impl NetworkFigures {
     /// Depths are not the network's to know: they stay 0.
@@ -74,6 +74,12 @@ impl NetworkFigures {
             receiver_not_ready: word(6),
             outstanding: word(7),
             outstanding_max: word(8),
+            queue_pairs: QueuePairStates {
+                preparing: word(9),
+                ready_to_receive: word(10),
+                ready_to_send: word(11),
+                failed: word(12),
+            },
             ..NetworkStats::default()
         }
     }
@@ -94,6 +100,10 @@ const fn words(stats: &NetworkStats) -> [u64; WORDS] {
         stats.receiver_not_ready,
         stats.outstanding,
         stats.outstanding_max,
+        stats.queue_pairs.preparing,
+        stats.queue_pairs.ready_to_receive,
+        stats.queue_pairs.ready_to_send,
+        stats.queue_pairs.failed,
     ]
 }
 
@@ -114,6 +124,12 @@ mod tests {
             receiver_not_ready: 7,
             outstanding: 8,
             outstanding_max: 9,
+            queue_pairs: QueuePairStates {
+                preparing: 10,
+                ready_to_receive: 11,
+                ready_to_send: 12,
+                failed: 13,
+            },
             completion_depth: 0,
             send_depth: 0,
         };

@@ -29,6 +29,7 @@ use tapecast_ring::remote::TailError;
 use tapecast_ring::{Words, WordsMut};
 use tapecast_wire::SessionId;
 
+use crate::QueuePairStates;
 use crate::pool::Shared;
 pub use control::{CONTROL_WORDS, Control};
 pub use endpoint::RingEndpoint;
@@ -133,6 +134,9 @@ pub trait Line: Send + 'static {
 
     /// Forgets work requests that were staged and not posted. Returns how many.
     fn drop_staged(&mut self) -> u32;
+
+    /// Counts its queue pair's state, where there is one.
+    fn count_state(&self, _states: &mut QueuePairStates) {}
 
     /// What it has sent, where anybody counts that.
     fn sent(&self) -> Sent {

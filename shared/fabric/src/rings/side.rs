@@ -164,6 +164,7 @@ pub(super) struct Watched {
     consumed: AtomicU64,
     lag_bytes: AtomicU64,
     faults: AtomicU64,
+    credit_stalls: AtomicU64,
     eviction: OnceLock<Eviction>,
 }
 
@@ -175,14 +176,16 @@ impl Watched {
             consumed: AtomicU64::new(0),
             lag_bytes: AtomicU64::new(0),
             faults: AtomicU64::new(0),
+            credit_stalls: AtomicU64::new(0),
             eviction: OnceLock::new(),
         }
     }
 
     /// Shows how far the subscriber is. Relaxed: figures order nothing.
-    pub(super) fn show(&self, consumed: Position, lag_bytes: u64) {
+    pub(super) fn show(&self, consumed: Position, lag_bytes: u64, credit_stalls: u64) {
         self.consumed.store(consumed.0, Ordering::Relaxed);
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
+        self.credit_stalls.store(credit_stalls, Ordering::Relaxed);
     }
 
     pub(super) fn count_fault(&self) {
@@ -204,6 +207,7 @@ impl Watched {
             latency: cell.map_or_else(LatencyReport::default, LatencyReport::of),
             heartbeat: cell.map_or(Nanos(0), CellReader::heartbeat),
             faults: self.faults.load(Ordering::Relaxed),
+            credit_stalls: self.credit_stalls.load(Ordering::Relaxed),
         }
     }
 }

@@ -169,6 +169,7 @@ impl SessionMonitor {
             latency: LatencyReport::of(&cell),
             heartbeat: cell.heartbeat(),
             faults: faults.load(Ordering::Relaxed),
+            credit_stalls: 0,
         }
     }
 }

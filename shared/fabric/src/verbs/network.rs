@@ -15,6 +15,7 @@ use super::config::MAX_GATHER;
 use super::memory::MemoryRegion;
 use super::queue_pair::{QueuePair, State};
 use super::send_queue::{SendCounts, SendQueue};
+use crate::QueuePairStates;
 use crate::pool::Shared;
 use crate::rings::{
     Breaker, Completed, Completion, Control, Line, Lines, Network, PostFailed, Sent, Status,
@@ -229,6 +230,15 @@ impl Line for VerbsLine {
     fn drop_staged(&mut self) -> u32 {
         let Self { queue, pages, records, .. } = self;
         queue.drop_staged(|slot| *records -= pages[slot].release())
+    }
+
+    fn count_state(&self, states: &mut QueuePairStates) {
+        *match self.queue_pair.state() {
+            State::Reset | State::Init => &mut states.preparing,
+            State::Rtr => &mut states.ready_to_receive,
+            State::Rts => &mut states.ready_to_send,
+            State::Err => &mut states.failed,
+        } += 1;
     }
 
     fn sent(&self) -> Sent {

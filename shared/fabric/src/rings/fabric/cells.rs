@@ -92,6 +92,7 @@ impl<N: Network> RingFabric<N> {
         let Some(session) = self.fan_out.session(id) else { return };
         let least = if self.fan_out.has_backlog(id) { RECORD_ALIGN_BYTES as u64 } else { 0 };
         let window = session.window();
-        side.watched.show(window.consumed(), window.lag_bytes().max(least));
+        let lag_bytes = window.lag_bytes().max(least);
+        side.watched.show(window.consumed(), lag_bytes, session.credit_stalls());
     }
 }
