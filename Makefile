@@ -19,6 +19,7 @@ SIM_ARGS ?=
 # What `make chaos` and `make restarts` go over: shm, or verbs in a virtual machine; and how often.
 FABRIC ?= shm
 ROUNDS ?= 20
+KEEP ?=
 CHAOS_ARGS ?=
 # An emulated machine takes its time: after so many seconds it is stopped.
 CHAOS_TIMEOUT ?= 7200
@@ -61,6 +62,22 @@ test-vm: prepare ## the tests that need an RDMA device, in virtual machines (SCO
 bench-rdma: prepare ## snapshots a second over 64 queue pairs and latency, beside ib_write_bw and ib_write_lat
 	$(CARGO_ENV) cargo build --release -q -p tapecast-tests --features verbs --bin tapecast-rdma-bench
 	tests/vm/bench.sh target/release/tapecast-rdma-bench
+
+.PHONY: deb
+deb: prepare ## the Debian package, into target/deb: daemon, command, unit, configuration, dashboards, manual pages
+	@tests/scripts/deb.sh
+
+.PHONY: test-systemd
+test-systemd: prepare ## that package's whole life on a real systemd: install, reload, crash, hang, upgrade, purge
+	@tests/systemd/run.sh
+
+.PHONY: monitor
+monitor: prepare ## a publisher, 64 subscribers, a real Prometheus, and the dashboards drawn (KEEP=1: until Ctrl-C)
+	@KEEP=$(KEEP) tests/monitor/run.sh
+
+.PHONY: alerts
+alerts: prepare ## causes what alerts are about, on real processes, until a real Prometheus fires them
+	@tests/monitor/alerts.sh
 
 .PHONY: test
 test: prepare ## everything that has to hold before a change lands

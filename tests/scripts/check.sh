@@ -24,6 +24,8 @@ checks=(
     "loom|tests/scripts/loom.sh"
     "fuzz|tests/scripts/fuzz.sh 200000"
     "vm|tests/vm/smoke.sh && tests/vm/run.sh"
+    "monitor|tests/monitor/static.sh && tests/monitor/run.sh && tests/monitor/alerts.sh"
+    "systemd|tests/systemd/run.sh"
     "clean-up|tests/scripts/leftovers.sh"
 )
 

@@ -212,6 +212,31 @@ reloads() {
     expect 'the good one can be had back' systemctl reload "$unit"
 }
 
+# The drop-ins for RDMA and certificates, with the check in the publisher's place: it reads the
+# certificates as the publisher does, and needs no device.
+certificates() {
+    local folder=/etc/systemd/system check=tapecast-check
+    tapecast-publisher certificates --out /etc/tapecast/tls --server 127.0.0.1 >/dev/null
+    printf '[fabric]\nkind = "verbs"\n[tls]\nmode = "on"\n' >/etc/tapecast/verbs.toml
+    sed -e '/^ExecReload/d' -e 's|^Type=.*|Type=oneshot|' -e 's|^Restart=.*|Restart=no|' \
+        -e 's|^ExecStart=.*|ExecStart=/usr/bin/tapecast-publisher check-config -c /etc/tapecast/verbs.toml|' \
+        -e '/^RuntimeDirectory/d' "/lib/systemd/system/$unit.service" >"$folder/$check.service"
+    mkdir "$folder/$check.service.d"
+    cp /usr/share/doc/tapecast/drop-ins/{rdma,tls}.conf "$folder/$check.service.d"
+    systemctl daemon-reload
+    expect 'a key that only root can read is had as a credential' systemctl start "$check"
+    expect 'and read from there' eval \
+        "journalctl --unit $check --output cat | grep -F 'key = \"/run/credentials/$check.service/server.key\"'"
+    printf '[tls]\nmode = "on"\ncertificate = "%s.pem"\nkey = "%s.key"\nclient_ca = "%s"\n[fabric]\nkind = "verbs"\n' \
+        /etc/tapecast/tls/server /etc/tapecast/tls/server /etc/tapecast/tls/ca.pem >/etc/tapecast/verbs.toml
+    rm "$folder/$check.service.d/tls.conf"
+    systemctl daemon-reload
+    expect 'without that it cannot be read' fails systemctl start "$check"
+    expect 'and its name is told' eval "journalctl --unit $check --output cat | grep -F 'tls.key: cannot read'"
+    rm -r "$folder/$check.service" "$folder/$check.service.d" /etc/tapecast/tls /etc/tapecast/verbs.toml
+    systemctl daemon-reload
+}
+
 # Everything that makes systemd start it again, with the readers reading on.
 comes_back() { # WHAT PID
     expect "$1: another process serves" soon new_main "$2"
@@ -304,8 +329,8 @@ stops() {
     expect 'it stops' systemctl stop "$unit"
     expect 'that took longer than the watchdog waits' test $((${EPOCHREALTIME/./} - began)) -gt 1200000
     expect 'it was in order all the same' is Result '^success$'
-    # runuser has stopped with its child.
-    pkill -CONT -x 'runuser|tapecast-subscr'
+    # With the runuser that has stopped beside it.
+    pkill -KILL -f 'tapecast-subscriber tail --quiet'
     expect 'it says so' says 'closing: the publisher was stopped' 6
     expect 'its folder is gone, and the socket with it' test ! -e /run/tapecast
     expect 'systemd holds no ring' is NFileDescriptorStore '^0$'
@@ -337,7 +362,7 @@ goes() {
     [[ -z $found ]] || sed 's/^/    /' <<<"$found"
 }
 
-for part in installs serves reloads crashes hangs upgrades stops goes; do
+for part in installs serves reloads certificates crashes hangs upgrades stops goes; do
     began=$SECONDS
     "$part"
     echo "    ($part: $((SECONDS - began)) s)"

@@ -257,6 +257,6 @@ pub(crate) fn excerpt(text: &str) -> String {
 }
 
 /// Without anything that a terminal would act on.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
 }

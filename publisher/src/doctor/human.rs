@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::finding::{Finding, Section, Status};
+use super::finding::{Finding, Section, Status, clean};
 use super::{Report, Summary};
 
 /// Widest title that others are aligned to.
@@ -20,7 +20,7 @@ pub struct Human<'a> {
 
 impl fmt::Display for Human<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.heading())?;
+        writeln!(f, "{}", clean(&self.heading()))?;
         let titles = self.report.findings.iter().map(|finding| finding.title.chars().count());
         let width = titles.max().unwrap_or(0).min(TITLE_CHARS);
         let mut section: Option<Section> = None;
@@ -67,12 +67,12 @@ impl Human<'_> {
             Status::Unknown => "\x1b[36m",
         };
         let status = self.tint(code, &format!("{:<STATUS_CHARS$}", found.status.word()));
-        write!(f, "  {status}{:<width$}  ", found.title)?;
+        write!(f, "  {status}{:<width$}  ", clean(&found.title))?;
         let seen = found.seen.as_deref().unwrap_or("?");
         match found.status {
             Status::Ok => return writeln!(f, "{seen}"),
             Status::Unknown => writeln!(f, "{}", found.reason.as_deref().unwrap_or_default())?,
-            Status::Warn | Status::Fail => writeln!(f, "{seen}; wanted {}", found.wanted)?,
+            Status::Warn | Status::Fail => writeln!(f, "{seen}; wanted {}", clean(&found.wanted))?,
         }
         if found.status != Status::Unknown {
             self.below(f, "why", &found.why)?;
@@ -82,7 +82,7 @@ impl Human<'_> {
 
     fn below(&self, f: &mut fmt::Formatter<'_>, what: &str, text: &str) -> fmt::Result {
         let margin = STATUS_CHARS + 2;
-        writeln!(f, "{:margin$}{} {text}", "", self.tint("\x1b[2m", &format!("{what}:")))
+        writeln!(f, "{:margin$}{} {}", "", self.tint("\x1b[2m", &format!("{what}:")), clean(text))
     }
 
     fn closing(&self) -> String {

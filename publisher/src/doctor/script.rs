@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Report;
-use super::finding::{Act, Finding, Section};
+use super::finding::{Act, Finding, Section, clean};
 
 /// The remedies of a report, as a script for `sh`.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +27,16 @@ impl fmt::Display for Script<'_> {
                 writeln!(f, "\n# --- {}", finding.section.heading())?;
                 section = Some(finding.section);
             }
-            writeln!(f, "# {}: {}", finding.title, step.what)?;
-            writeln!(f, "#   {}", state(finding))?;
-            writeln!(f, "{}", step.command)?;
+            writeln!(f, "# {}: {}", clean(&finding.title), clean(&step.what))?;
+            writeln!(f, "#   {}", clean(&state(finding)))?;
+            writeln!(f, "{}", clean(&step.command))?;
         }
         if !by_hand.is_empty() {
             writeln!(f, "\n# --- Left to you")?;
         }
         for (finding, step) in &by_hand {
-            writeln!(f, "# {}: {}", finding.title, state(finding))?;
-            writeln!(f, "#   {}: {}", step.what, step.command)?;
+            writeln!(f, "# {}: {}", clean(&finding.title), clean(&state(finding)))?;
+            writeln!(f, "#   {}: {}", clean(&step.what), clean(&step.command))?;
         }
         Ok(())
     }

@@ -44,8 +44,8 @@ impl SenderProgress {
         self.beats.raise();
     }
 
-    /// Duty cycles begun so far. They go on in an idle market, at least ten a second: a sender whose
-    /// beats stand still hangs.
+    /// Duty cycles begun so far. They go on in an idle market, at least ten a second: a sender
+    /// whose beats stand still hangs.
     #[must_use]
     pub fn beats(&self) -> u64 {
         self.beats.get()

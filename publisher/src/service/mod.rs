@@ -1,8 +1,8 @@
 //! What the service manager (systemd) is told: that the publisher is ready, what it does, that it
 //! reads its configuration again, that it ends, and that it is alive.
 //!
-//! The conductor calls in here as it looks around. Where no service manager listens (`NOTIFY_SOCKET`
-//! is not set), nothing is told and nothing is worked out.
+//! The conductor calls in here as it looks around. Where no service manager listens
+//! (`NOTIFY_SOCKET` is not set), nothing is told and nothing is worked out.
 
 mod status;
 mod watchdog;

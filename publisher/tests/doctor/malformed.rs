@@ -52,7 +52,7 @@ proptest! {
         // Nothing that a terminal or a shell would act on comes through.
         let human = Human { report: &report, colour: false }.to_string();
         let script = Script(&report).to_string();
-        prop_assert!(human.chars().all(|c| c == '\n' || !c.is_control()));
+        prop_assert!(human.chars().all(|c| c == '\n' || !c.is_control()), "{human:?}");
         prop_assert!(script.lines().all(|line| line.starts_with('#') || !line.contains("reboot")));
         // Mending such a machine ends well, too, and makes no files.
         let _ = perform(&Root::open(tree.path()).unwrap(), &report);
