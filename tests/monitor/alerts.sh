@@ -7,8 +7,8 @@
 #   alerts.sh   ends with status 1 when one does not fire, or one fires in health
 #
 # Not here, because nothing honest makes them fire on this machine: SnapshotsLost (a defect),
-# SenderStuck (needs a core that is taken away), what needs an RDMA device or a TLS listener. Their
-# expressions are tested in rules/ alone, as is NothingScraped.
+# SenderSaturated, ClockUnreliable, and what needs an RDMA device or a TLS listener. Their expressions
+# are tested in rules/ alone, as is NothingScraped.
 source "$(dirname "$0")/stage.sh"
 
 FASTER='s/^( +for:) [1-9].*/\1 2s/; s/\[1m\]/[15s]/g'
@@ -110,6 +110,13 @@ fires TapecastSubscriberEvicted 'channel="well",reason="lagging"'
 kill -CONT "$stopped"
 fires TapecastSubscriberConflating 'subscriber="stopped"'
 fires TapecastDeliverySlow 'channel="well"'
+
+start holder tests/systemd/hold-thread.pl "$well_pid" tapecast-sender
+if until_true 10 "a sender that is held" grep -q held "$folder/holder.log"; then
+    fires TapecastSenderStuck 'channel="well"'
+else
+    say "TapecastSenderStuck is SKIPPED: $(tail -1 "$folder/holder.log")"
+fi
 
 kill -STOP "$lossless"
 fires TapecastSenderGated 'channel="waits"'

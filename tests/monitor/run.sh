@@ -84,7 +84,7 @@ promtool check metrics <"$folder/metrics.txt" || status=1
 node tests/monitor/lint.mjs --names "$folder/metrics.txt" || status=1
 draw=(node tests/monitor/draw.mjs --prometheus "$prometheus" --page "$kept/page" --modules "$kept" --instance "$publisher")
 if [[ $drawing == yes ]]; then
-    "${draw[@]}" --seconds 60 --pictures "${PICTURES:-$kept/pictures}" || status=1
+    "${draw[@]}" --seconds 30 --pictures "${PICTURES:-$kept/pictures}" || status=1
 fi
 alive "$publisher_pid" || { tail -5 "$folder/feed.log" >&2; status=1; }
 if [[ ${KEEP:-} == 1 ]]; then
