@@ -33,7 +33,7 @@ use crate::config::{
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedFigures, FeedQueue, Playback, StopFlag};
 use crate::journal::{self, JournalReport, JournalThread};
 use crate::logging;
-use crate::metrics::{Identity, MetricsServer, Sources};
+use crate::metrics::{Identity, MetricsServer, MetricsThread, Sources};
 use crate::report::{Findings, Report, ReportFile};
 use crate::sender::{SenderFigures, SenderReport};
 use crate::service::ServiceManager;
@@ -157,10 +157,14 @@ fn listen(runtime: &Runtime, effective: &Effective) -> Result<AnyListener> {
     }
 }
 
-fn metrics(effective: &Effective) -> Result<Option<MetricsServer>> {
+/// Serves figures, if anywhere: at first only that the publisher starts, because its source may wait
+/// for its input.
+fn metrics(effective: &Effective) -> Result<Option<MetricsThread>> {
     let tls = metrics_identity(effective)?;
-    let address = effective.config.metrics.address;
-    Ok(address.map(|address| MetricsServer::bind(address, tls)).transpose()?)
+    let config = &effective.config;
+    let Some(address) = config.metrics.address else { return Ok(None) };
+    let server = MetricsServer::bind(address, tls)?;
+    Ok(Some(server.spawn(&identity(config, Epoch(unix_now().0)))?))
 }
 
 /// What a publisher's life came to.
@@ -184,7 +188,7 @@ struct Start<'a> {
     host: Surroundings,
     listener: AnyListener,
     /// Where figures are served, if anywhere.
-    metrics: Option<MetricsServer>,
+    metrics: Option<MetricsThread>,
     /// Stops the feed.
     stop: StopFlag,
     /// Rings of publishers before this one.
@@ -280,8 +284,9 @@ impl Start<'_> {
             journal: scribe.as_ref().map(JournalThread::figures),
             device,
         });
-        let metrics = metrics.zip(sources).map(|(metrics, sources)| metrics.spawn(sources));
-        let metrics = metrics.transpose()?;
+        if let (Some(metrics), Some(sources)) = (&metrics, sources) {
+            metrics.tell(sources)?;
+        }
         let parts = Parts {
             listener,
             host: plant.host,

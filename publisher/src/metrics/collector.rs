@@ -11,7 +11,8 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tapecast_wire::Nanos;
 
 use super::series::{Families, Named, flag, seconds};
-use super::{Sources, feed, journal, network, sender, sessions, threads};
+use super::starting::READY;
+use super::{Identity, Sources, feed, journal, network, sender, sessions, threads};
 use crate::clock::unix_now;
 use crate::conductor::Figures;
 
@@ -157,8 +158,8 @@ impl Collector for Publisher {
     }
 }
 
-fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
-    let identity = &sources.identity;
+/// What runs, and since when.
+pub(super) fn build(out: &mut Families, identity: &Identity) {
     out.gauge_of(
         Named("tapecast_build_info", "Always 1; the labels say what runs."),
         &[("version", env!("CARGO_PKG_VERSION")), ("fabric", identity.fabric)],
@@ -171,6 +172,11 @@ fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
         ),
         seconds(identity.epoch.0),
     );
+}
+
+fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
+    let identity = &sources.identity;
+    build(out, identity);
     let reloads = sources.reloads.status();
     out.gauge(
         Named(
@@ -188,13 +194,7 @@ fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
         reloads.last_success_unix_s as f64,
     );
     let beats = sources.beat_age(now).is_some_and(|age| age <= BEAT_MAX);
-    out.gauge(
-        Named(
-            "tapecast_ready",
-            "Whether the source was let go and is heard, and the sender goes round.",
-        ),
-        flag(beats && figures.started && !figures.feed_silent),
-    );
+    out.gauge(READY, flag(beats && figures.started && !figures.feed_silent));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

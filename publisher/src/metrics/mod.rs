@@ -14,6 +14,7 @@ mod sender;
 mod series;
 mod server;
 mod sessions;
+mod starting;
 mod threads;
 
 use std::sync::Arc;

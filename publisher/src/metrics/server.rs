@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,8 +21,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info};
 
-use super::Sources;
 use super::collector::{Health, Scraper};
+use super::starting::Starting;
+use super::{Identity, Sources};
 
 /// Connections at once. One who opens more waits.
 const CONNECTIONS_MAX: usize = 32;
@@ -77,6 +78,14 @@ pub struct MetricsServer {
 pub struct MetricsThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    scraper: Arc<OnceLock<Scraper>>,
+}
+
+/// What is told: all, once there is all; before that, that the publisher starts.
+#[derive(Clone, Debug)]
+struct Desk {
+    scraper: Arc<OnceLock<Scraper>>,
+    starting: Arc<Starting>,
 }
 
 impl MetricsServer {
@@ -101,13 +110,16 @@ impl MetricsServer {
         self.address
     }
 
-    /// Serves figures from `sources` in a thread of its own.
+    /// Serves in a thread of its own. Until it has figures it says that the publisher starts: a
+    /// source may wait for its input.
     ///
     /// # Errors
     /// [`MetricsError`] when the thread cannot be started.
-    pub fn spawn(self, sources: Sources) -> Result<MetricsThread, MetricsError> {
+    pub fn spawn(self, identity: &Identity) -> Result<MetricsThread, MetricsError> {
         let Self { socket, address, tls } = self;
-        let scraper = Arc::new(Scraper::new(sources).map_err(MetricsError::Register)?);
+        let starting = Starting::new(identity).map_err(MetricsError::Register)?;
+        let scraper = Arc::new(OnceLock::new());
+        let desk = Desk { scraper: Arc::clone(&scraper), starting: Arc::new(starting) };
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().map_err(MetricsError::Start)?;
         let listener = {
@@ -120,14 +132,27 @@ impl MetricsServer {
         let serving = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, tls, scraper) => {}
+                    () = serve(listener, tls, desk) => {}
                     _ = stopped => {}
                 }
             });
         };
         let thread = thread.spawn(serving).map_err(MetricsError::Start)?;
         info!(url = format!("{scheme}://{address}/metrics"), "figures are served");
-        Ok(MetricsThread { stop: Some(stop), thread: Some(thread) })
+        Ok(MetricsThread { stop: Some(stop), thread: Some(thread), scraper })
+    }
+}
+
+impl MetricsThread {
+    /// From now on all is told, from `sources`.
+    ///
+    /// # Errors
+    /// [`MetricsError::Register`], which is a defect.
+    pub fn tell(&self, sources: Sources) -> Result<(), MetricsError> {
+        let scraper = Scraper::new(sources).map_err(MetricsError::Register)?;
+        // There is only one life to tell of.
+        let _first = self.scraper.set(scraper);
+        Ok(())
     }
 }
 
@@ -141,7 +166,7 @@ impl Drop for MetricsThread {
     }
 }
 
-async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, scraper: Arc<Scraper>) {
+async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, desk: Desk) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The semaphore is never closed.
@@ -154,10 +179,10 @@ async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, scraper: Arc<Scr
                 continue;
             }
         };
-        let (tls, scraper) = (tls.clone(), Arc::clone(&scraper));
+        let (tls, desk) = (tls.clone(), desk.clone());
         tokio::spawn(async move {
             let _place = place;
-            let connection = connection(stream, tls, scraper);
+            let connection = connection(stream, tls, desk);
             if tokio::time::timeout(CONNECTION_MAX, connection).await.is_err() {
                 debug!("a metrics connection was open for too long");
             }
@@ -165,21 +190,21 @@ async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, scraper: Arc<Scr
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsIdentity>, scraper: Arc<Scraper>) {
-    let Some(tls) = tls else { return answer(stream, scraper).await };
+async fn connection(stream: TcpStream, tls: Option<TlsIdentity>, desk: Desk) {
+    let Some(tls) = tls else { return answer(stream, desk).await };
     // Looks at the files, once a second at most: this is no hot path.
     let acceptor = TlsAcceptor::from(tls.server_config());
     match tokio::time::timeout(REQUEST_MAX, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, scraper).await,
+        Ok(Ok(stream)) => answer(stream, desk).await,
         Ok(Err(error)) => debug!("a metrics connection failed: {error}"),
         Err(_) => debug!("a metrics connection took too long"),
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scraper: Arc<Scraper>) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
     let service = service_fn(move |request| {
-        let scraper = Arc::clone(&scraper);
-        async move { Ok::<_, Infallible>(respond(&request, &scraper).await) }
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(respond(&request, &desk).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -192,21 +217,45 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scraper: Arc<Scrape
     }
 }
 
-async fn respond(request: &Request<Incoming>, scraper: &Scraper) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, PLACES);
         refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET"));
         return refused;
     }
     match request.uri().path() {
-        "/metrics" => match scraper.scrape(ANSWER_MAX).await {
+        "/metrics" => match desk.scrape().await {
             Ok(text) => response(StatusCode::OK, TEXT_FORMAT, text),
             Err(problem) => unavailable(&problem),
         },
-        "/healthz" => health(scraper.health(ANSWER_MAX).await),
-        "/readyz" => health(scraper.readiness(ANSWER_MAX).await),
+        "/healthz" => health(desk.health().await),
+        "/readyz" => health(desk.readiness().await),
         "/" => response(StatusCode::OK, TEXT, PLACES),
         _ => response(StatusCode::NOT_FOUND, TEXT, PLACES),
+    }
+}
+
+impl Desk {
+    async fn scrape(&self) -> Result<Vec<u8>, String> {
+        match self.scraper.get() {
+            Some(scraper) => scraper.scrape(ANSWER_MAX).await,
+            None => self.starting.scrape(),
+        }
+    }
+
+    /// One that starts is not ready, but nothing is wrong with it.
+    async fn health(&self) -> Health {
+        match self.scraper.get() {
+            Some(scraper) => scraper.health(ANSWER_MAX).await,
+            None => Health::Good,
+        }
+    }
+
+    async fn readiness(&self) -> Health {
+        match self.scraper.get() {
+            Some(scraper) => scraper.readiness(ANSWER_MAX).await,
+            None => Health::Bad("the source is being opened".to_owned()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tapecast_wire::attach::Policy;
 
 use crate::support::{Bench, Daemon, Subscriber, error_line, program, request, stderr};
 
-const METRICS: [&str; 4] = ["--instruments", "5", "--metrics", "127.0.0.1:0"];
+const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
 /// A daemon that serves figures, and where.
 struct Served {
@@ -18,7 +18,17 @@ struct Served {
 }
 
 impl Served {
+    /// One that has begun, and tells all.
     fn start<'a>(bench: &Bench, more: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut served = Self::begin(bench, more);
+        served.until("all is told", |series| {
+            series.keys().any(|key| key.starts_with("tapecast_sessions{"))
+        });
+        served
+    }
+
+    /// One that may still be waiting for its input.
+    fn begin<'a>(bench: &Bench, more: impl IntoIterator<Item = &'a str>) -> Self {
         let daemon = bench.start_until("figures are served", METRICS.into_iter().chain(more));
         let log = daemon.log();
         let (_, url) =
@@ -347,4 +357,37 @@ fn with_certificates_only_those_who_have_one_are_answered() {
     );
     daemon.signal(Signal::TERM);
     assert!(daemon.wait().success());
+}
+
+#[test]
+fn a_publisher_that_waits_for_its_input_lives_and_is_not_ready() {
+    let bench = Bench::new();
+    let pipe = bench.path("feed.itch50");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let mut served = Served::start(&bench, ["--source", "itch", "--file", pipe.to_str().unwrap()]);
+    assert_eq!(served.get("/healthz").0, 200);
+    assert_eq!(served.get("/readyz"), (503, "the source is being opened\n".to_owned()));
+    let series = served.scrape();
+    assert_eq!(value(&series, "tapecast_ready"), 0.0);
+    assert_eq!(value(&series, "tapecast_build_info"), 1.0);
+
+    // The writer comes, and all is told.
+    let day = bench.generate("day.itch50", 2_000);
+    let bytes = std::fs::read(day).unwrap();
+    let writer = std::thread::spawn(move || std::fs::write(pipe, bytes).unwrap());
+    served.until("the input was read", |series| {
+        series.iter().any(|(key, value)| {
+            key.starts_with("tapecast_feed_messages_total") && *value == 2_000.0
+        })
+    });
+    writer.join().unwrap();
+    served.daemon.signal(Signal::TERM);
+    assert!(served.daemon.wait().success());
 }
