@@ -141,7 +141,7 @@ fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
             .receiver
             .poll(256, |delivery| {
                 received += 1;
-                conflated += u64::from(delivery.conflated());
+                conflated += delivery.conflated();
             })
             .unwrap();
     }

@@ -143,7 +143,8 @@ impl<N: Network> RingFabric<N> {
     }
 
     /// Figures that are brought up to date as sessions are told the time.
-    pub(crate) fn figures(&self) -> NetworkFigures {
+    #[must_use]
+    pub fn figures(&self) -> NetworkFigures {
         self.figures.clone()
     }
 

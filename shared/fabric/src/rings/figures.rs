@@ -39,7 +39,7 @@ pub struct Completed {
 
 /// Figures of a network: the sender writes, anybody reads. Clones are the same figures.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NetworkFigures(Arc<Shown>);
+pub struct NetworkFigures(Arc<Shown>);
 
 #[derive(Debug, Default)]
 struct Shown {
@@ -62,7 +62,9 @@ impl NetworkFigures {
         self.0.post_to_completion.record(took_ns);
     }
 
-    pub(crate) fn load(&self) -> NetworkStats {
+    /// The figures now.
+    #[must_use]
+    pub fn load(&self) -> NetworkStats {
         let word = |index: usize| self.0.words[index].load(Ordering::Relaxed);
         NetworkStats {
             work_requests: word(0),
@@ -84,7 +86,9 @@ impl NetworkFigures {
         }
     }
 
-    pub(crate) fn post_to_completion(&self) -> LatencyBuckets {
+    /// How long sampled work requests took from their doorbell to their completion.
+    #[must_use]
+    pub fn post_to_completion(&self) -> LatencyBuckets {
         self.0.post_to_completion.load()
     }
 }
@@ -133,7 +137,7 @@ mod tests {
             completion_depth: 0,
             send_depth: 0,
         };
-        figures.clone().show(&stats);
+        figures.show(&stats);
         assert_eq!(figures.load(), stats);
     }
 }

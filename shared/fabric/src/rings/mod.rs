@@ -35,9 +35,7 @@ pub use control::{CONTROL_WORDS, Control};
 pub use endpoint::RingEndpoint;
 pub(crate) use endpoint::Terms;
 pub use fabric::{RingFabric, RingSettings};
-#[cfg(feature = "verbs")]
-pub(crate) use figures::NetworkFigures;
-pub use figures::{Completed, Sent};
+pub use figures::{Completed, NetworkFigures, Sent};
 pub use side::{RingMonitor, RingSession, Side};
 
 /// How a work request ended.
