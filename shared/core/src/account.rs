@@ -103,9 +103,12 @@ struct Entry {
     fresh: bool,
     /// That first record stands for itself only, even when the account is live.
     rebase: bool,
-    /// Times that it was watched again after it was dropped, where records of before may still be
-    /// on their way: the hole behind them is what was published while it was not watched, and
-    /// nobody's loss.
+    /// It was wanted, and then dropped, at least once.
+    dropped: bool,
+    /// It was watched again after that, where records of before may have been under way.
+    trails: bool,
+    /// Times that it was watched where records of before may still be on their way: the hole
+    /// behind them is what was published while it was not watched, and nobody's loss.
     resumed: u32,
 }
 
@@ -248,11 +251,20 @@ impl Account {
         let entry = &mut self.entries[instrument.index()];
         let initial = entry.fresh;
         let mut skipped = sequence.0 - entry.last - 1;
-        let is_behind_a_drop = entry.resumed > 0 && skipped > 0;
-        if is_behind_a_drop || (initial && (self.joining || entry.rebase)) {
+        // What is before the initial image is no hole behind a drop, which may still come.
+        let joins = initial && self.joining;
+        let is_behind_a_drop = !joins && entry.resumed > 0 && skipped > 0;
+        // What was read while it was not watched has left a hole, too, and one cannot be told from
+        // the other. A loss that may be none is not told: lossless fabrics lose nothing anyway.
+        let is_untellable = entry.trails && matches!(jump, Jump::Unexplained);
+        if joins || is_behind_a_drop || is_untellable || (initial && entry.rebase) {
             entry.resumed -= u32::from(is_behind_a_drop);
             entry.base += skipped;
             skipped = 0;
+        }
+        if initial && !entry.dropped {
+            // It was never dropped: nothing of before was under way, and this was the answer.
+            entry.resumed = 0;
         }
         let (conflated, lost) = match jump {
             Jump::Conflated => (skipped, 0),
@@ -322,7 +334,9 @@ impl Account {
     /// their way, and come before the answer.
     pub fn expect_trail(&mut self, instrument: InstrumentId) {
         if let Some(entry) = self.entries.get_mut(instrument.index()) {
-            entry.resumed += u32::from(entry.last > 0);
+            // Also when nothing has been received yet: the first records may be under way.
+            entry.resumed += 1;
+            entry.trails |= entry.dropped;
         }
     }
 
@@ -331,6 +345,7 @@ impl Account {
         let Some(entry) = self.entries.get_mut(instrument.index()) else {
             return false;
         };
+        entry.dropped |= entry.wanted;
         core::mem::replace(&mut entry.wanted, false)
     }
 

@@ -188,6 +188,8 @@ struct Model {
     rewatched: BTreeMap<u32, bool>,
     /// Holes behind a drop that may still come.
     resumed: BTreeMap<u32, u32>,
+    /// Watched again after a drop: a hole cannot be told from what was read meanwhile.
+    trails: BTreeMap<u32, bool>,
     /// Deliveries of what was delivered before.
     again: BTreeMap<u32, u64>,
     is_live: bool,
@@ -210,10 +212,13 @@ impl Model {
         let initial = *self.fresh.get(&id).unwrap_or(&true);
         let holes = sequence - fates.len() as u64 - 1;
         let resumed = self.resumed.entry(id).or_default();
-        let is_behind_a_drop = holes > 0 && *resumed > 0;
+        let joins = initial && !self.is_live;
+        let is_behind_a_drop = !joins && holes > 0 && *resumed > 0;
         *resumed -= u32::from(is_behind_a_drop);
         let stands_alone = !self.is_live || self.rewatched.get(&id).copied().unwrap_or(false);
-        let own_only = is_behind_a_drop || (initial && stands_alone);
+        let is_untellable =
+            self.trails.get(&id) == Some(&true) && matches!(jump, Jump::Unexplained);
+        let own_only = is_behind_a_drop || is_untellable || (initial && stands_alone);
         let fate = match (own_only, jump) {
             (true, _) => Fate::Uncounted,
             (false, Jump::Conflated) => Fate::Conflated,
@@ -269,8 +274,8 @@ impl Model {
                     account.expect_trail(InstrumentId(id));
                     self.fresh.insert(id, true);
                     self.rewatched.insert(id, true);
-                    let was_seen = self.fates.get(&id).is_some_and(|fates| !fates.is_empty());
-                    *self.resumed.entry(id).or_default() += u32::from(was_seen);
+                    *self.resumed.entry(id).or_default() += 1;
+                    self.trails.insert(id, true);
                 }
             }
             Op::Unwatch(id) => {

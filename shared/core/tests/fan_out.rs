@@ -71,6 +71,22 @@ fn a_session_that_keeps_up_is_staged_from_the_page_and_owes_nothing() {
 }
 
 #[test]
+fn what_was_under_way_when_its_instrument_was_dropped_makes_no_loss_of_what_came_meanwhile() {
+    let mut world = world();
+    let id = attach(&mut world, Policy::Lossless);
+    world.settle();
+    let publish = Op::Publish { instrument: 0, record_bytes: 96 };
+    // The first ever, and nothing of the instrument has been received.
+    world.apply(&publish);
+    world.apply(&Op::Unwatch { subscriber: 0, instrument: 0 });
+    world.apply(&publish);
+    world.apply(&publish);
+    world.apply(&Op::Watch { subscriber: 0, instrument: 0 });
+    world.settle();
+    assert_eq!(world.subscriber(id).snapshots(), [(A, Sequence(1)), (A, Sequence(3))]);
+}
+
+#[test]
 fn without_credit_only_the_newest_is_sent_and_it_stands_for_the_others() {
     let mut world = world();
     let id = attach(&mut world, Policy::Conflate);
