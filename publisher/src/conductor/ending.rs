@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use super::session::{Goodbye, SessionEvent};
-use super::{Conductor, ConductorReport, PoolRecord, Reason, TICK_OWED};
+use super::{Conductor, ConductorReport, PoolRecord, Questions, Reason, TICK_OWED};
 use crate::feed::FeedEnd;
 use crate::sender::Command;
 
@@ -33,6 +33,8 @@ impl<H: Host> Conductor<H> {
             _ => info!("closing: {}", reason.sentence()),
         }
         self.service.on_end(&reason.sentence());
+        // Who asks now is told at once that there is no answer, and is not left to wait for it.
+        self.questions = Questions::none();
         self.stop.stop();
         // What subscribers are shown stays: nothing was heard.
         self.silence.on_end();

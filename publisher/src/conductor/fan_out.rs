@@ -12,6 +12,10 @@ use tapecast_wire::limits::SAMPLE_SLOT_NS;
 /// Slots after which everybody has told: subscribers report once a second.
 const SETTLED_SLOTS: u64 = 22;
 
+/// No latency that is told in time is longer, unless clocks differ by as much or somebody lies. One
+/// such claim would push a sum over all subscribers beyond what it can hold, and make it fall.
+const CLAIM_MAX_NS: u64 = 60_000_000_000;
+
 const _: () = assert!(SETTLED_SLOTS + 10 <= CELL_SAMPLES as u64, "a slot is kept until it is used");
 
 /// How sampled snapshots reached the subscribers: those that at least two received directly, without
@@ -59,7 +63,10 @@ impl FanOutSampling {
     }
 
     fn use_slot(&mut self, index: usize, timings: &[Timing]) {
-        let told = || timings.iter().map(|timing| timing.samples[index]);
+        let told = || {
+            let samples = timings.iter().map(|timing| timing.samples[index]);
+            samples.filter(|(_, ns)| *ns <= CLAIM_MAX_NS)
+        };
         // Who is sent only some instruments has another first snapshot: the one that most have
         // counts.
         let most = told()
@@ -142,7 +149,16 @@ mod tests {
         let mut sampling = FanOutSampling::default();
         let timings = [told(200, u64::MAX, u64::MAX), told(200, u64::MAX, u64::MAX - 1)];
         sampling.on_look(at(200 + SETTLED_SLOTS), &timings);
-        assert_eq!(sampling.figures().skew.sum_ns, 1);
+        assert_eq!(sampling.figures(), FanOutFigures::default());
         sampling.on_look(Nanos(u64::MAX), &timings);
+    }
+
+    #[test]
+    fn who_claims_an_absurd_latency_does_not_spoil_what_the_others_told() {
+        let mut sampling = FanOutSampling::default();
+        let timings = [told(200, 7, 1_000), told(200, 7, u64::MAX), told(200, 7, 3_000)];
+        sampling.on_look(at(200 + SETTLED_SLOTS), &timings);
+        let FanOutFigures { mean, last, skew, .. } = sampling.figures();
+        assert_eq!((mean.sum_ns, last.sum_ns, skew.sum_ns), (2_000, 3_000, 2_000));
     }
 }

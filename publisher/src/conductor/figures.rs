@@ -148,6 +148,11 @@ impl SessionTotals {
 }
 
 impl SessionFigures {
+    /// Whether both are told as the same series: by place and name.
+    pub(super) fn is_series_of(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name
+    }
+
     /// Latencies from publish to delivery.
     #[must_use]
     pub fn delivery(&self) -> LatencyBuckets {

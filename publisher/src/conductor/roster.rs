@@ -354,6 +354,8 @@ impl<M: Monitor> Roster<M> {
     fn on_departed(&mut self, figures: SessionFigures) {
         self.totals.detached += 1;
         self.totals.add(&figures.stats);
+        // One that comes and goes all the time takes one place, not those of the others.
+        self.departed.retain(|(_, known)| !known.is_series_of(&figures));
         if self.departed.len() == DEPARTED_MAX {
             self.departed.pop_front();
         }
@@ -367,7 +369,7 @@ impl<M: Monitor> Roster<M> {
         let mut all: Vec<SessionFigures> =
             self.members.iter().map(|member| member.figures(true)).collect();
         for (_, figures) in self.departed.iter().rev() {
-            if !all.iter().any(|known| known.id == figures.id && known.name == figures.name) {
+            if !all.iter().any(|known| known.is_series_of(figures)) {
                 all.push(figures.clone());
             }
         }
@@ -418,5 +420,63 @@ impl<M: Monitor> Roster<M> {
         self.records.extend(self.members.iter().map(Member::record));
         self.records.sort_by_key(|record| (record.attached_ns, record.session_id));
         self.records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member that is never looked at.
+    #[derive(Clone)]
+    struct Unseen;
+
+    impl Monitor for Unseen {
+        fn stats(&self) -> SessionStats {
+            SessionStats::default()
+        }
+
+        fn timing(&self) -> Timing {
+            Timing::default()
+        }
+
+        fn evicted(&self) -> Option<Eviction> {
+            None
+        }
+
+        fn quench(&self) {}
+    }
+
+    fn left(name: &str, lags: u64) -> SessionFigures {
+        SessionFigures {
+            id: SessionId(0),
+            name: name.to_owned(),
+            policy: Policy::Conflate,
+            attached: false,
+            stats: SessionStats::default(),
+            timing: Timing::default(),
+            lag: Lag::default(),
+            lagging: false,
+            lags,
+            lagging_ns: 0,
+        }
+    }
+
+    #[test]
+    fn one_that_comes_and_goes_all_the_time_takes_no_series_from_others_that_have_left() {
+        let mut roster = Roster::<Unseen>::new();
+        roster.on_departed(left("quiet", 1));
+        (0..2 * DEPARTED_MAX as u64).for_each(|turn| roster.on_departed(left("flaps", turn)));
+        let told = roster.figures(Duration::from_secs(86_400));
+        let told: Vec<_> = told.iter().map(|one| (one.name.as_str(), one.lags)).collect();
+        assert_eq!(told, [("flaps", 2 * DEPARTED_MAX as u64 - 1), ("quiet", 1)]);
+        assert_eq!(roster.departed_totals().detached, 2 * DEPARTED_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn names_that_come_and_go_do_not_grow_what_is_told() {
+        let mut roster = Roster::<Unseen>::new();
+        (0..1_000).for_each(|turn| roster.on_departed(left(&turn.to_string(), 0)));
+        assert_eq!(roster.figures(Duration::from_secs(86_400)).len(), DEPARTED_MAX);
     }
 }

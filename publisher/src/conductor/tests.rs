@@ -475,6 +475,21 @@ fn a_fabric_that_has_failed_ends_the_publisher_with_its_text() {
 }
 
 #[test]
+fn who_asks_for_figures_while_the_publisher_ends_is_not_kept_waiting() {
+    let (asker, questions) = questions();
+    let Bench { runtime, mut conductor, .. } = Bench::new(PATIENCE, Entitlements::default());
+    conductor.questions = questions;
+    runtime.block_on(async {
+        let ending = conductor.end(Reason::EndOfSource, oneshot::channel().1);
+        tokio::select! {
+            biased;
+            figures = asker.ask() => assert!(figures.is_none(), "it is ending"),
+            _ = ending => panic!("the question was kept to the end"),
+        }
+    });
+}
+
+#[test]
 fn what_the_fabric_cannot_use_is_refused_as_another_fabric() {
     let mut bench = Bench::new(PATIENCE, Entitlements::default());
     let refused = bench.refused(AttachRequest { rdma: None, ..request(&[]) });

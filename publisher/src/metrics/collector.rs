@@ -153,7 +153,7 @@ impl Collector for Publisher {
         if let Some(device) = &sources.device {
             device.collect(&mut out);
         }
-        threads::collect(&mut out, Path::new(TASKS));
+        threads::collect(&mut out, Path::new(TASKS), std::process::id());
         out.into_inner()
     }
 }

@@ -79,7 +79,8 @@ fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
     out.counter_seconds(
         Named(
             "tapecast_sender_busy_seconds_total",
-            "Time of duty cycles that published something; its rate is the sender's utilisation.",
+            "Time of duty cycles that did something, looking after subscribers included; its rate is \
+             the sender's utilisation.",
         ),
         busy_ns,
     );

@@ -1,5 +1,6 @@
 //! HTTP: `/metrics`, `/healthz`, `/readyz`.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,7 +18,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tapecast_control::TlsIdentity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info};
 
@@ -25,7 +27,8 @@ use super::collector::{Health, Scraper};
 use super::starting::Starting;
 use super::{Identity, Sources};
 
-/// Connections at once. One who opens more waits.
+/// Connections at once. Beyond that the oldest is cut off, so that nobody who opens many, and is slow
+/// on all of them, keeps others from asking.
 const CONNECTIONS_MAX: usize = 32;
 /// For a request to arrive, after it was connected or answered.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -167,10 +170,8 @@ impl Drop for MetricsThread {
 }
 
 async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, desk: Desk) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -179,14 +180,20 @@ async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, desk: Desk) {
                 continue;
             }
         };
+        open.retain(|connection| !connection.is_finished());
+        if open.len() == CONNECTIONS_MAX
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let (tls, desk) = (tls.clone(), desk.clone());
-        tokio::spawn(async move {
-            let _place = place;
+        let task = tokio::spawn(async move {
             let connection = connection(stream, tls, desk);
             if tokio::time::timeout(CONNECTION_MAX, connection).await.is_err() {
                 debug!("a metrics connection was open for too long");
             }
         });
+        open.push_back(task.abort_handle());
     }
 }
 
@@ -280,4 +287,82 @@ fn response(
     let content = hyper::header::HeaderValue::from_static(content);
     response.headers_mut().insert(CONTENT_TYPE, content);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read, Write};
+    use std::net::TcpStream;
+
+    use tapecast_fabric::pool::{Pool, PoolConfig};
+    use tapecast_wire::Epoch;
+
+    use super::*;
+    use crate::conductor::{ReloadRecord, questions};
+    use crate::feed::{Directory, FeedFigures};
+    use crate::sender::{SenderFigures, SenderProgress};
+
+    fn identity() -> Identity {
+        Identity {
+            name: "test".to_owned(),
+            fabric: "shm",
+            epoch: Epoch(1),
+            clock_error_max_ns: 50_000,
+        }
+    }
+
+    fn sources() -> Sources {
+        Sources {
+            identity: identity(),
+            asker: questions().0,
+            progress: Arc::new(SenderProgress::default()),
+            sender: Arc::new(SenderFigures::default()),
+            feed: FeedFigures::default(),
+            pool: Pool::new(PoolConfig::default()).unwrap(),
+            directory: Arc::new(Directory::new(1)),
+            reloads: ReloadRecord::begun(),
+            journal: None,
+            device: None,
+        }
+    }
+
+    /// The answer to a request on a connection of its own.
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn who_opens_many_connections_and_is_slow_on_them_keeps_nobody_from_asking() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let _thread = server.spawn(&identity()).unwrap();
+        let mut idle: Vec<TcpStream> =
+            (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+        assert!(get(address, "/nowhere").starts_with("HTTP/1.1 404 "));
+        let oldest = idle[0].read(&mut [0]);
+        assert!(matches!(oldest, Ok(0) | Err(_)), "it is cut off: {oldest:?}");
+        let newest = idle.last_mut().unwrap();
+        newest.set_nonblocking(true).unwrap();
+        let kind = newest.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(kind, Err(io::ErrorKind::WouldBlock), "the others are not");
+    }
+
+    #[test]
+    fn without_a_conductor_it_is_neither_healthy_nor_ready_and_says_so() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let thread = server.spawn(&identity()).unwrap();
+        thread.tell(sources()).unwrap();
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            let answer = get(address, path);
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
+            assert!(answer.ends_with("the conductor does not answer\n"), "{path}: {answer}");
+        }
+    }
 }

@@ -16,6 +16,8 @@ pub struct SenderFigures {
     gated: Gauge,
     parks: Gauge,
     busy_ns: Gauge,
+    /// 1 when the last duty cycle did something.
+    at_work: Gauge,
     queue_items: Gauge,
     beat_ns: Gauge,
 }
@@ -37,7 +39,7 @@ pub struct SenderReading {
     pub gated: u64,
     /// Times that the sender went to sleep.
     pub parks: u64,
-    /// Time of the duty cycles that published something.
+    /// Time of the duty cycles that did something, each until the next began.
     pub busy_ns: u64,
     /// Items that the last batch found in the queue.
     pub queue_items: u64,
@@ -46,9 +48,14 @@ pub struct SenderReading {
 }
 
 impl SenderFigures {
-    /// A duty cycle begins.
+    /// A duty cycle begins. One that did something goes straight on to the next, so this reading of
+    /// the clock says how long it took, looking after subscribers included.
     #[inline]
     pub(super) fn on_beat(&self, now: Nanos) {
+        if self.at_work.get() != 0 {
+            let took = now.since(Nanos(self.beat_ns.get())).0;
+            self.busy_ns.set(self.busy_ns.get().wrapping_add(took));
+        }
         self.beat_ns.set(now.0);
     }
 
@@ -69,15 +76,14 @@ impl SenderFigures {
     /// A batch, begun at `began` with `queued` items in the queue, was flushed at `flushed`.
     #[inline]
     pub(super) fn on_flushed(&self, began: Nanos, flushed: Nanos, queued: usize) {
-        let took = flushed.since(began).0;
-        self.publish_to_post.record(took);
-        self.busy_ns.set(self.busy_ns.get().wrapping_add(took));
+        self.publish_to_post.record(flushed.since(began).0);
         self.queue_items.set(queued as u64);
     }
 
     /// A duty cycle has ended.
     #[inline]
     pub(super) fn on_cycle(&self, work: Work) {
+        self.at_work.set(u64::from(work == Work::Done));
         match work {
             Work::Done => self.done.raise(),
             Work::Idle => {
@@ -108,6 +114,28 @@ impl SenderFigures {
             busy_ns: self.busy_ns.get(),
             queue_items: self.queue_items.get(),
             beat: Nanos(self.beat_ns.get()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sender_is_busy_in_whole_cycles_that_do_something_and_in_no_others() {
+        let figures = SenderFigures::default();
+        for (begins, work, busy_ns) in [
+            (1_000, Work::Done, 0),
+            (1_050, Work::Done, 50),
+            (1_080, Work::Idle, 80),
+            (9_000, Work::Gated, 80),
+            (9_500, Work::Done, 80),
+            (9_400, Work::Idle, 80),
+        ] {
+            figures.on_beat(Nanos(begins));
+            assert_eq!(figures.read().busy_ns, busy_ns, "at {begins}");
+            figures.on_cycle(work);
         }
     }
 }

@@ -204,6 +204,9 @@ impl<F: Fabric> Sender<F> {
         let (published, gated) = self.publish_batch(&mut now);
         if published > 0 || gated {
             self.fabric.flush(now);
+        }
+        // One that only found no room again has published nothing: it is no batch.
+        if published > 0 {
             self.record(|figures| figures.on_flushed(began, unix_now(), queued));
         }
         self.fabric.show_feed(self.feed.get());

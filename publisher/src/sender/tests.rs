@@ -218,6 +218,19 @@ fn a_snapshot_without_room_is_kept_and_goes_first_when_there_is_room_again() {
 }
 
 #[test]
+fn a_cycle_that_only_waits_for_room_is_no_batch_in_the_figures() {
+    let mut bench = bench(Recorder { room: Some(3), ..Recorder::default() });
+    let figures = Arc::new(SenderFigures::default());
+    bench.sender = bench.sender.with_figures(Some(Arc::clone(&figures)));
+    bench.queue(6);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    for _ in 0..100 {
+        assert_eq!(bench.sender.do_work(), Work::Gated);
+    }
+    assert_eq!(figures.read().publish_to_post.count(), 1, "one batch was posted");
+}
+
+#[test]
 fn directory_entries_keep_their_place_among_the_snapshots() {
     let mut bench = bench(Recorder::default());
     let entry = Instrument::new(InstrumentId(0), "AAPL", "XNAS").to_wire();

@@ -371,7 +371,7 @@ fn a_publisher_that_waits_for_its_input_lives_and_is_not_ready() {
         0,
     )
     .unwrap();
-    let mut served = Served::start(&bench, ["--source", "itch", "--file", pipe.to_str().unwrap()]);
+    let mut served = Served::begin(&bench, ["--source", "itch", "--file", pipe.to_str().unwrap()]);
     assert_eq!(served.get("/healthz").0, 200);
     assert_eq!(served.get("/readyz"), (503, "the source is being opened\n".to_owned()));
     let series = served.scrape();

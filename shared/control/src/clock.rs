@@ -37,6 +37,23 @@ struct Trip {
     at: Nanos,
 }
 
+/// What halving a round trip may round off, at each of two of them.
+const ROUNDING_NS: u128 = 2;
+
+impl Trip {
+    /// How wrong its offset may be at `now`.
+    fn error_ns(&self, now: Nanos) -> u64 {
+        let drift = now.since(self.at).0 / 1_000_000 * DRIFT_PPM;
+        (self.round_trip_ns / 2).saturating_add(drift)
+    }
+
+    /// Whether both may be right.
+    fn agrees(&self, later: &Self) -> bool {
+        let error = u128::from(self.error_ns(later.at)) + u128::from(later.round_trip_ns / 2);
+        self.offset_ns.abs_diff(later.offset_ns) <= error + ROUNDING_NS
+    }
+}
+
 impl ClockFilter {
     /// Nothing is known.
     #[must_use]
@@ -55,24 +72,23 @@ impl ClockFilter {
         let Some(round_trip_ns) = away.checked_sub(held) else { return };
         let difference = |here: Nanos, there: Nanos| i128::from(here.0) - i128::from(there.0);
         let offset_ns = i128::midpoint(difference(ping, received), difference(now, sent));
+        let fresh = Trip { offset_ns, round_trip_ns, at: now };
+        // A clock was set: what was measured before says nothing any more.
+        self.trips.retain(|trip| trip.agrees(&fresh));
         if self.trips.len() == TRIPS {
             self.trips.pop_front();
         }
-        self.trips.push_back(Trip { offset_ns, round_trip_ns, at: now });
+        self.trips.push_back(fresh);
     }
 
     /// The estimate at `now`, by this end's clock. `None` before the first round trip.
     #[must_use]
     pub fn estimate(&self, now: Nanos) -> Option<ClockEstimate> {
-        let error_of = |trip: &Trip| {
-            let drift = now.since(trip.at).0 / 1_000_000 * DRIFT_PPM;
-            (trip.round_trip_ns / 2).saturating_add(drift)
-        };
-        let best = self.trips.iter().min_by_key(|trip| error_of(trip))?;
+        let best = self.trips.iter().min_by_key(|trip| trip.error_ns(now))?;
         let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
         Some(ClockEstimate {
             offset_ns: best.offset_ns.clamp(bounds.0, bounds.1) as i64,
-            error_ns: error_of(best),
+            error_ns: best.error_ns(now),
             round_trip_ns: best.round_trip_ns,
         })
     }
@@ -126,10 +142,20 @@ mod tests {
         let start = 10_000_000_000;
         trip(&mut filter, start, 0, 10, 10);
         for turn in 1..=TRIPS as u64 {
-            trip(&mut filter, start + turn * 1_000, 7_000_000_000, 400, 400);
+            trip(&mut filter, start + turn * 1_000, 0, 400, 400);
         }
         let estimate = filter.estimate(Nanos(start + 100_000)).unwrap();
-        assert_eq!(estimate.offset_ns, 7_000_000_000, "the clock has been set");
+        assert_eq!(estimate.round_trip_ns, 800);
+    }
+
+    #[test]
+    fn when_a_clock_was_set_the_next_round_trip_says_so_even_if_it_is_a_longer_one() {
+        let mut filter = ClockFilter::default();
+        let start = 10_000_000_000;
+        (0..3).for_each(|turn| trip(&mut filter, start + turn * 1_000, 0, 10, 10));
+        trip(&mut filter, start + 5_000, 5_000_000, 400, 400);
+        let estimate = filter.estimate(Nanos(start + 100_000)).unwrap();
+        assert_eq!((estimate.offset_ns, estimate.round_trip_ns), (5_000_000, 800));
     }
 
     #[test]
