@@ -69,7 +69,8 @@ pub enum Command {
     /// Look at host, NIC and RoCE: what is not as it should be, and what mends it.
     #[command(after_help = doctor::NOTES)]
     Doctor(Box<DoctorArgs>),
-    /// Work out latency, skew, rates and sizes of a fan-out over RDMA: a model, nothing is measured.
+    /// Work out latency, skew, rates and sizes of a fan-out over RDMA: a model, nothing is
+    /// measured.
     #[command(after_help = plan::NOTES)]
     Plan(Box<PlanArgs>),
     /// Write manual pages and shell completions, for a package.

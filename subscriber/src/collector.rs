@@ -1,7 +1,7 @@
 //! A subscription's figures as a collector for the `prometheus` crate (feature `prometheus`).
 //!
-//! A [`Subscriber`] belongs to the thread that polls it, and Prometheus asks from another one. So the
-//! polling thread shows its figures now and then, and the collector tells what was shown last.
+//! A [`Subscriber`] belongs to the thread that polls it, and Prometheus asks from another one. So
+//! the polling thread shows its figures now and then, and the collector tells what was shown last.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,8 +16,8 @@ use crate::statistics::{LatencyCounts, Statistics};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Figures of one subscription for a `prometheus::Registry`. Clones are the same collector: register
-/// one, and keep another to [`show`](Self::show) with.
+/// Figures of one subscription for a `prometheus::Registry`. Clones are the same collector:
+/// register one, and keep another to [`show`](Self::show) with.
 ///
 /// ```no_run
 /// use tapecast_subscriber::{Subscriber, SubscriberCollector};
@@ -53,8 +53,9 @@ impl SubscriberCollector {
         Self { name: name.into(), shown: Arc::default() }
     }
 
-    /// Shows the figures as they are now. Walks the latency histogram, some tens of microseconds: not
-    /// for every snapshot. Never waits for a scrape: when one is going on, the next call shows more.
+    /// Shows the figures as they are now. Walks the latency histogram, some tens of microseconds:
+    /// not for every snapshot. Never waits for a scrape: when one is going on, the next call shows
+    /// more.
     pub fn show(&self, subscriber: &Subscriber) {
         let fresh =
             Shown { statistics: subscriber.statistics(), latency: subscriber.latency_counts() };

@@ -157,8 +157,8 @@ fn listen(runtime: &Runtime, effective: &Effective) -> Result<AnyListener> {
     }
 }
 
-/// Serves figures, if anywhere: at first only that the publisher starts, because its source may wait
-/// for its input.
+/// Serves figures, if anywhere: at first only that the publisher starts, because its source may
+/// wait for its input.
 fn metrics(effective: &Effective) -> Result<Option<MetricsThread>> {
     let tls = metrics_identity(effective)?;
     let config = &effective.config;

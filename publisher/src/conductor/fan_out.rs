@@ -1,8 +1,8 @@
 //! How unequally a snapshot reaches the subscribers: first, mean, last, and the skew between.
 //!
-//! Percentiles of each subscriber do not say which snapshot they belong to. So each tells the latency
-//! of the first snapshot of every time slot by itself, with its sequence, and here those of the same
-//! snapshot are put together, once all have had time to tell.
+//! Percentiles of each subscriber do not say which snapshot they belong to. So each tells the
+//! latency of the first snapshot of every time slot by itself, with its sequence, and here those of
+//! the same snapshot are put together, once all have had time to tell.
 
 use tapecast_fabric::{CELL_SAMPLES, Timing};
 use tapecast_telemetry::LatencyBuckets;
@@ -18,9 +18,9 @@ const CLAIM_MAX_NS: u64 = 60_000_000_000;
 
 const _: () = assert!(SETTLED_SLOTS + 10 <= CELL_SAMPLES as u64, "a slot is kept until it is used");
 
-/// How sampled snapshots reached the subscribers: those that at least two received directly, without
-/// being conflated. Times from publishing, by the clocks of both hosts; the skew needs only that the
-/// subscribers' clocks agree.
+/// How sampled snapshots reached the subscribers: those that at least two received directly,
+/// without being conflated. Times from publishing, by the clocks of both hosts; the skew needs only
+/// that the subscribers' clocks agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FanOutFigures {
     /// To the first subscriber.

@@ -27,8 +27,8 @@ use super::collector::{Health, Scraper};
 use super::starting::Starting;
 use super::{Identity, Sources};
 
-/// Connections at once. Beyond that the oldest is cut off, so that nobody who opens many, and is slow
-/// on all of them, keeps others from asking.
+/// Connections at once. Beyond that the oldest is cut off, so that nobody who opens many, and is
+/// slow on all of them, keeps others from asking.
 const CONNECTIONS_MAX: usize = 32;
 /// For a request to arrive, after it was connected or answered.
 const REQUEST_MAX: Duration = Duration::from_secs(10);

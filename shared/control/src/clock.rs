@@ -23,8 +23,8 @@ pub struct ClockEstimate {
     pub round_trip_ns: u64,
 }
 
-/// Makes an estimate of round trips, as RFC 5905 section 10 does: of the last few the shortest, which
-/// was disturbed least.
+/// Makes an estimate of round trips, as RFC 5905 section 10 does: of the last few the shortest,
+/// which was disturbed least.
 #[derive(Clone, Debug, Default)]
 pub struct ClockFilter {
     trips: VecDeque<Trip>,
@@ -61,8 +61,8 @@ impl ClockFilter {
         Self { trips: VecDeque::new() }
     }
 
-    /// A publisher's answer has come at `now`, by this end's clock, which has also written the ping.
-    /// What cannot be (an answer before its question) is left out.
+    /// A publisher's answer has come at `now`, by this end's clock, which has also written the
+    /// ping. What cannot be (an answer before its question) is left out.
     pub fn on_pong(&mut self, pong: &Pong, now: Nanos) {
         let Pong { ping, received, sent } = *pong;
         let (Some(away), Some(held)) = (now.0.checked_sub(ping.0), sent.0.checked_sub(received.0))

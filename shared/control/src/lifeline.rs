@@ -1,5 +1,6 @@
 //! The publisher's end of a session's connection after the grant.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use tapecast_wire::Nanos;
@@ -52,20 +53,25 @@ impl Lifeline {
             match self.reader.push(&piece[..len]) {
                 Ok(None) => {}
                 Ok(Some(Message::Detach)) => return Ending::Detached,
-                Ok(Some(Message::Ping(ping))) if self.answer(ping) => {}
+                Ok(Some(Message::Ping(ping))) => match self.answer(ping) {
+                    Ok(true) => {}
+                    Ok(false) => return Ending::Misbehaved,
+                    Err(_) => return Ending::Gone,
+                },
                 Ok(Some(_)) | Err(_) => return Ending::Misbehaved,
             }
         }
     }
 
     /// Tells a subscriber the time. `false` when it asks too often, or does not read the answers.
-    fn answer(&mut self, ping: Nanos) -> bool {
+    fn answer(&mut self, ping: Nanos) -> io::Result<bool> {
         let received = unix_now();
         if !self.pings.take(Instant::now()) {
-            return false;
+            return Ok(false);
         }
         let pong = Message::Pong(Pong { ping, received, sent: unix_now() });
-        pong.encode().is_ok_and(|bytes| self.stream.send_now(&bytes))
+        // These numbers always encode.
+        pong.encode().map_or(Ok(false), |bytes| self.stream.send_now(&bytes))
     }
 
     /// Ends the session with a word to the subscriber. Never waits: the word is lost on a

@@ -95,23 +95,27 @@ impl Stream {
         };
     }
 
-    /// Sends all of a short message without waiting. `false` when it does not fit: the peer does not
-    /// read what it has asked for.
-    pub(crate) fn send_now(&mut self, bytes: &[u8]) -> bool {
-        match self {
-            Self::Unix(stream) => {
-                frame::send(&*stream, bytes, &[]).is_ok_and(|sent| sent == bytes.len())
-            }
-            Self::Tcp(stream) => {
-                frame::send(&*stream, bytes, &[]).is_ok_and(|sent| sent == bytes.len())
-            }
+    /// Sends all of a short message without waiting. `false` when it does not fit: the peer does
+    /// not read what it has asked for.
+    pub(crate) fn send_now(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let sent = match self {
+            Self::Unix(stream) => frame::send(&*stream, bytes, &[]),
+            Self::Tcp(stream) => frame::send(&*stream, bytes, &[]),
             Self::Tls(stream) => {
                 let (socket, tls) = stream.get_mut();
-                let queued = tls.writer().write_all(bytes);
+                tls.writer().write_all(bytes)?;
                 let mut now = Now(&*socket);
-                while tls.wants_write() && matches!(tls.write_tls(&mut now), Ok(1..)) {}
-                queued.is_ok() && !tls.wants_write()
+                let mut written = Ok(bytes.len());
+                while tls.wants_write() && written.is_ok() {
+                    written = tls.write_tls(&mut now);
+                }
+                written.map(|_| bytes.len())
             }
+        };
+        match sent {
+            Ok(sent) => Ok(sent == bytes.len()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

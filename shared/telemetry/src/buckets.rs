@@ -13,8 +13,8 @@ const BOUNDS: usize = STEPS.len() * DECADES + 1;
 /// Buckets: one for each bound, and one for what is beyond the last.
 pub const BUCKETS: usize = BOUNDS + 1;
 
-/// Upper bounds of the buckets in nanoseconds, each inclusive, ascending: 100 ns × {1, 1.5, 2, 3, 5,
-/// 7} × 10^k, up to 1 s.
+/// Upper bounds of the buckets in nanoseconds, each inclusive, ascending: 100 ns × {1, 1.5, 2, 3,
+/// 5, 7} × 10^k, up to 1 s.
 pub const BOUNDS_NS: [u64; BOUNDS] = bounds();
 
 const fn bounds() -> [u64; BOUNDS] {
@@ -168,7 +168,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shared_buckets_record_as_plain_ones(latencies in prop::collection::vec(0..3_000_000_000_u64, 0..200)) {
+        fn shared_buckets_record_as_plain_ones(
+            latencies in prop::collection::vec(0..3_000_000_000_u64, 0..200),
+        ) {
             let (shared, mut plain) = (SharedBuckets::new(), LatencyBuckets::new());
             for latency_ns in &latencies {
                 shared.record(*latency_ns);

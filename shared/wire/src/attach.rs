@@ -177,8 +177,8 @@ pub enum Message {
     Pong(Pong),
 }
 
-/// The publisher's times of a ping, by its own clock, with what the ping said. The two hardly differ:
-/// what lies between them is not the network's.
+/// The publisher's times of a ping, by its own clock, with what the ping said. The two hardly
+/// differ: what lies between them is not the network's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pong {
     /// What the ping said.

@@ -68,9 +68,9 @@ impl ClientLifeline {
         self.status.clone()
     }
 
-    /// Asks the publisher what time it is; [`ClientLifeline::status`] takes its answer. Never waits,
-    /// and asks nothing when the connection is full. At most ten times a second: who asks more often
-    /// is sent away.
+    /// Asks the publisher what time it is; [`ClientLifeline::status`] takes its answer. Never
+    /// waits, and asks nothing when the connection is full. At most ten times a second: who asks
+    /// more often is sent away.
     pub fn ping(&mut self) {
         if let Ok(bytes) = Message::Ping(unix_now()).encode() {
             // Half a message would be taken for nonsense; so short a one goes whole or not at all.

@@ -93,7 +93,8 @@ async fn a_subscriber_learns_how_the_clocks_relate_and_is_sent_away_when_it_asks
                 assert_eq!(granted.lifeline.status(), LifelineStatus::Alive);
             }
             let clock = granted.lifeline.clock().unwrap();
-            // One host, one clock: the true offset is 0, and the estimate is right within its error.
+            // One host, one clock: the true offset is 0, and the estimate is right within its
+            // error.
             assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns + 1, "{clock:?}");
             assert!(clock.round_trip_ns > 0, "{clock:?}");
             while granted.lifeline.status() == LifelineStatus::Alive {
