@@ -61,9 +61,9 @@ impl Manager {
         let has = |line: &str| text.lines().any(|other| other == line);
         let is_of_a_descriptor = text.lines().any(|line| line.starts_with("FDNAME="));
         if !is_of_a_descriptor {
-            // How it is, and that it lives.
+            // How it is, and that it lives: not what this is about.
             assert!(files.is_empty() && !has("FDSTORE=1"), "{text}");
-            return Some(text);
+            return self.obey();
         }
         assert!(has("FDNAME=tapecast-ring"), "{text}");
         if has("FDSTOREREMOVE=1") {
