@@ -42,6 +42,10 @@ Examples:
       the simulated exchange for subscribers that attach over RDMA; tls.toml has the [tls] files
   tapecast-publisher certificates --out tls --server 192.0.2.7 --client risk-1.example
       makes those files, for both ends
+  tapecast-publisher run --metrics 127.0.0.1:7412
+      with figures for Prometheus at /metrics, and /healthz and /readyz for whoever has to know
+  tapecast-publisher doctor --cpus 2-5
+      what keeps this host from being fast, and the commands that mend it
   tapecast-publisher plan --rate 100G --levels 10 --plot latency.svg
       what such a port can do for 64 subscribers, before any hardware is bought
 

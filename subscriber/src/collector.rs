@@ -6,15 +6,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
-};
-use tapecast_telemetry::BOUNDS_NS;
+use prometheus::proto::MetricFamily;
+use tapecast_telemetry::families::{Families, Named, seconds};
 
 use crate::Subscriber;
 use crate::statistics::{LatencyCounts, Statistics};
-
-const NS_PER_S: f64 = 1e9;
 
 /// Figures of one subscription for a `prometheus::Registry`. Clones are the same collector:
 /// register one, and keep another to [`show`](Self::show) with.
@@ -59,6 +55,10 @@ impl SubscriberCollector {
     pub fn show(&self, subscriber: &Subscriber) {
         let fresh =
             Shown { statistics: subscriber.statistics(), latency: subscriber.latency_counts() };
+        self.put(fresh);
+    }
+
+    fn put(&self, fresh: Shown) {
         if let Ok(mut shown) = self.shown.try_lock() {
             *shown = fresh;
         }
@@ -73,44 +73,24 @@ impl Collector for SubscriberCollector {
     fn collect(&self) -> Vec<MetricFamily> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { statistics, latency } = &*shown;
-        let mut families = Vec::new();
-        for (name, help, value) in counters(statistics) {
-            let mut metric = self.metric();
-            let mut counter = Counter::default();
-            counter.set_value(value as f64);
-            metric.set_counter(counter);
-            families.push(family(name, help, MetricType::COUNTER, metric));
+        let labels = [("subscriber", &*self.name)];
+        let mut out = Families::default();
+        for (name, help, count) in counters(statistics) {
+            out.counter_of(Named(name, help), &labels, count as f64);
         }
         for (name, help, value) in gauges(statistics) {
-            let mut metric = self.metric();
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-            families.push(family(name, help, MetricType::GAUGE, metric));
+            out.gauge_of(Named(name, help), &labels, value);
         }
-        let mut metric = self.metric();
-        metric.set_histogram(histogram(latency));
-        families.push(family(
-            "tapecast_sdk_delivery_seconds",
-            "From publishing to being handed to the application, initial images left out. Two \
-             clocks: see tapecast_sdk_clock_error_seconds.",
-            MetricType::HISTOGRAM,
-            metric,
-        ));
-        families
+        out.latencies_of(DELIVERY, &labels, latency);
+        out.into_inner()
     }
 }
 
-impl SubscriberCollector {
-    fn metric(&self) -> Metric {
-        let mut label = LabelPair::default();
-        label.set_name("subscriber".to_owned());
-        label.set_value(self.name.to_string());
-        let mut metric = Metric::default();
-        metric.set_label(vec![label]);
-        metric
-    }
-}
+const DELIVERY: Named = Named(
+    "tapecast_sdk_delivery_seconds",
+    "From publishing to being handed to the application, initial images left out. Two clocks: see \
+     tapecast_sdk_clock_error_seconds.",
+);
 
 type Told<T> = (&'static str, &'static str, T);
 
@@ -157,7 +137,6 @@ fn counters(statistics: &Statistics) -> [Told<u64>; 9] {
 }
 
 fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
-    let seconds = |ns: u64| ns as f64 / NS_PER_S;
     let clock = &statistics.clock;
     [
         (
@@ -183,7 +162,7 @@ fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
         (
             "tapecast_sdk_clock_offset_seconds",
             "This host's clock less the publisher's; 0 on one host.",
-            clock.offset_ns as f64 / NS_PER_S,
+            clock.offset_ns as f64 / 1e9,
         ),
         (
             "tapecast_sdk_clock_error_seconds",
@@ -196,31 +175,6 @@ fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
             seconds(clock.round_trip_ns),
         ),
     ]
-}
-
-fn histogram(latency: &LatencyCounts) -> Histogram {
-    let mut cumulative = 0_u64;
-    let bucket = |(count, bound_ns): (&u64, &u64)| {
-        cumulative = cumulative.wrapping_add(*count);
-        let mut bucket = Bucket::default();
-        bucket.set_upper_bound(*bound_ns as f64 / NS_PER_S);
-        bucket.set_cumulative_count(cumulative);
-        bucket
-    };
-    let mut histogram = Histogram::default();
-    histogram.set_bucket(latency.counts.iter().zip(&BOUNDS_NS).map(bucket).collect());
-    histogram.set_sample_count(latency.count());
-    histogram.set_sample_sum(latency.sum_ns as f64 / NS_PER_S);
-    histogram
-}
-
-fn family(name: &str, help: &str, kind: MetricType, metric: Metric) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(vec![metric]);
-    family
 }
 
 #[cfg(test)]
@@ -255,11 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_never_holds_the_polling_thread_up() {
+    fn a_scrape_never_holds_the_polling_thread_up_and_the_next_call_shows_more() {
         let collector = SubscriberCollector::new("x");
+        let with = |delivered| Shown {
+            statistics: Statistics { delivered, ..Default::default() },
+            ..Default::default()
+        };
         let scrape = collector.shown.lock().unwrap();
-        assert!(collector.shown.try_lock().is_err());
+        collector.put(with(1)); // would hang here
+        assert_eq!(scrape.statistics.delivered, 0);
         drop(scrape);
-        assert_eq!(collector.collect().len(), 17);
+        collector.put(with(2));
+        assert_eq!(collector.shown.lock().unwrap().statistics.delivered, 2);
     }
 }

@@ -184,12 +184,12 @@ impl Effective {
         self.check_tls_files("metrics", &metrics.protection(), address).map_err(|error| {
             if metrics.tls == TlsMode::Auto && !is_loopback(address) {
                 let problem = format!(
-                    "\"auto\", and {address} is no loopback address, so it is served with TLS, \
-                     for which metrics.certificate, metrics.key and metrics.client_ca are needed \
-                     (`tapecast-publisher certificates` makes them): set these, or \
+                    "{address} is no loopback address, so with metrics.tls = \"auto\" it is served \
+                     with TLS, for which metrics.certificate, metrics.key and metrics.client_ca \
+                     are needed (`tapecast-publisher certificates` makes them): set these, or \
                      metrics.tls = \"off\" where the network is trusted"
                 );
-                return self.contradiction("metrics.tls", problem);
+                return self.contradiction("metrics.address", problem);
             }
             error
         })

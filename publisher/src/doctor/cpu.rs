@@ -53,7 +53,7 @@ fn covered(host: &Host<'_>, check: Check, path: &str, parameter: &str) -> Findin
             check.warn_unless(good, shown(&listed), || {
                 boot_parameter(
                     "keeps everything else off the cores of sender and receiver",
-                    &format!("{parameter}{}", placeholder(host)),
+                    &format!("{parameter}{}", hot_or_any(host)),
                 )
             })
         }
@@ -61,7 +61,7 @@ fn covered(host: &Host<'_>, check: Check, path: &str, parameter: &str) -> Findin
 }
 
 /// What to write where nobody has said which CPUs are hot.
-fn placeholder(host: &Host<'_>) -> String {
+fn hot_or_any(host: &Host<'_>) -> String {
     if host.hot.is_empty() { "LIST".to_owned() } else { host.hot.to_string() }
 }
 
@@ -98,7 +98,7 @@ fn callbacks(host: &Host<'_>) -> Finding {
     let all: Cpus = listed.iter().chain(without_tick.iter()).collect();
     let good = !all.is_empty() && host.hot.without(&all).is_empty();
     check.warn_unless(good, shown(&all), || {
-        let parameter = format!("rcu_nocbs={}", placeholder(host));
+        let parameter = format!("rcu_nocbs={}", hot_or_any(host));
         boot_parameter("moves those callbacks to other cores", &parameter)
     })
 }

@@ -10,11 +10,11 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tapecast_wire::Nanos;
 
-use super::series::{Families, Named, flag, seconds};
 use super::starting::READY;
 use super::{Identity, Sources, feed, journal, network, sender, sessions, threads};
 use crate::clock::unix_now;
 use crate::conductor::Figures;
+use tapecast_telemetry::families::{Families, Named, flag, seconds};
 
 /// A sender that has not gone round for so long hangs.
 const BEAT_MAX: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Scraper {
 impl Sources {
     /// Since the sender's last duty cycle; `None` before the first.
     fn beat_age(&self, now: Nanos) -> Option<Duration> {
-        let beat = self.sender.read().beat;
+        let beat = self.sender.beat();
         (beat.0 > 0).then(|| Duration::from_nanos(now.since(beat).0))
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::series::{Families, Named, flag};
+use tapecast_telemetry::families::{Families, Named, flag};
 
 /// Words of four bytes are what the specification counts in.
 const DATA_WORD_BYTES: f64 = 4.0;

@@ -1,9 +1,9 @@
 //! Series of the feed and its books.
 
 use super::Sources;
-use super::series::{Families, Named, flag, seconds};
 use crate::conductor::Figures;
 use crate::feed::FeedReading;
+use tapecast_telemetry::families::{Families, Named, flag, seconds};
 
 /// What was read, and whether it is heard.
 pub(super) fn collect(out: &mut Families, sources: &Sources, figures: &Figures) {

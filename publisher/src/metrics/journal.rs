@@ -1,7 +1,7 @@
 //! Series of the journal, where there is one.
 
-use super::series::{Families, Named};
 use crate::journal::JournalReading;
+use tapecast_telemetry::families::{Families, Named};
 
 /// What is on disk, and what is not.
 pub(super) fn collect(out: &mut Families, reading: JournalReading) {

@@ -11,7 +11,6 @@ mod feed;
 mod journal;
 mod network;
 mod sender;
-mod series;
 mod server;
 mod sessions;
 mod starting;

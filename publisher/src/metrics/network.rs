@@ -3,7 +3,7 @@
 use tapecast_fabric::{NetworkStats, QueuePairStates};
 use tapecast_telemetry::LatencyBuckets;
 
-use super::series::{Families, Named};
+use tapecast_telemetry::families::{Families, Named};
 
 /// Work requests, completions and queues.
 pub(super) fn collect(out: &mut Families, stats: &NetworkStats, flight: &LatencyBuckets) {

@@ -3,9 +3,9 @@
 use tapecast_wire::Nanos;
 
 use super::Sources;
-use super::series::{Families, Named, flag, seconds};
 use crate::feed::QUEUE_ITEMS;
 use crate::sender::SenderReading;
+use tapecast_telemetry::families::{Families, Named, flag, seconds};
 
 /// What was published, and what it cost.
 pub(super) fn collect(out: &mut Families, sources: &Sources, now: Nanos) {

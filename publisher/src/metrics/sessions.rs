@@ -4,8 +4,8 @@ use tapecast_fabric::ClockReport;
 use tapecast_wire::Nanos;
 
 use super::Identity;
-use super::series::{Families, Labels, Named, flag, seconds};
 use crate::conductor::{Figures, SessionFigures};
+use tapecast_telemetry::families::{Families, Labels, Named, flag, seconds};
 
 /// Everything about who is attached, was, or was not let in.
 pub(super) fn collect(

@@ -6,7 +6,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 
 use super::Identity;
 use super::collector::build;
-use super::series::{Families, Named};
+use tapecast_telemetry::families::{Families, Named};
 
 /// A publisher that starts: its source may wait for its input for hours.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::series::{Families, Named};
+use tapecast_telemetry::families::{Families, Named};
 
 /// The kernel keeps 15 bytes of a thread's name.
 const THREADS: [(&str, &str); 5] = [

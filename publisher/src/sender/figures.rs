@@ -100,6 +100,12 @@ impl SenderFigures {
         self.parks.raise();
     }
 
+    /// When the last duty cycle began, Unix nanoseconds; 0 before the first.
+    #[must_use]
+    pub fn beat(&self) -> Nanos {
+        Nanos(self.beat_ns.get())
+    }
+
     /// The figures now.
     #[must_use]
     pub fn read(&self) -> SenderReading {
@@ -113,7 +119,7 @@ impl SenderFigures {
             parks: self.parks.get(),
             busy_ns: self.busy_ns.get(),
             queue_items: self.queue_items.get(),
-            beat: Nanos(self.beat_ns.get()),
+            beat: self.beat(),
         }
     }
 }

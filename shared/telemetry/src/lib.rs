@@ -21,6 +21,8 @@
 
 mod buckets;
 mod counter;
+#[cfg(feature = "prometheus")]
+pub mod families;
 mod gauge;
 mod human;
 mod jitter;
