@@ -71,12 +71,23 @@ deb: prepare ## the Debian package, into target/deb: daemon, command, unit, conf
 test-systemd: prepare ## that package's whole life on a real systemd: install, reload, crash, hang, upgrade, purge
 	@tests/systemd/run.sh
 
+.PHONY: test-operations
+test-operations: prepare ## every command of OPERATIONS.md, on two virtual machines with systemd and Soft-RoCE
+	@tests/operations/run.sh
+
 .PHONY: monitor
 monitor: prepare ## a publisher, 64 subscribers, a real Prometheus, and the dashboards drawn (KEEP=1: until Ctrl-C)
+	@$(CARGO_ENV) cargo build -q --workspace --bins
 	@KEEP=$(KEEP) tests/monitor/run.sh
+
+.PHONY: monitor-rdma
+monitor-rdma: prepare ## the same over RDMA between two virtual machines, and the alerts that take RDMA
+	@$(CARGO_ENV) cargo build -q --workspace --bins
+	@tests/monitor/rdma.sh
 
 .PHONY: alerts
 alerts: prepare ## causes what alerts are about, on real processes, until a real Prometheus fires them
+	@$(CARGO_ENV) cargo build -q --workspace --bins
 	@tests/monitor/alerts.sh
 
 .PHONY: test

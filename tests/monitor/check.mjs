@@ -3,17 +3,19 @@
 // empty, name a metric that is not there, or a label that its legend lacks.
 //
 //   node tests/monitor/check.mjs --prometheus URL --instance HOST:PORT [--wait SECONDS]
+//       [--fabric shm|verbs] [--sessions 64]
 //
 // Waits until all is there, at most so long; then says what still is not.
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { absentWithoutVerbs, builtIn, metricsIn, queriesOf, substitute } from './queries.mjs';
+import { absentWith, builtIn, metricsIn, queriesOf, substitute } from './queries.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { values: options } = parseArgs({ options: {
     prometheus: { type: 'string' }, instance: { type: 'string' }, wait: { type: 'string', default: '90' },
+    fabric: { type: 'string', default: 'shm' }, sessions: { type: 'string', default: '64' },
 } });
 const values = {
     datasource: 'prometheus', instance: options.instance.replace(/[.]/g, '\\\\.'), channel: '.*',
@@ -22,12 +24,12 @@ const values = {
 const folder = join(here, '..', '..', 'dashboards');
 const dashboards = readdirSync(folder).filter((name) => name.endsWith('.json'))
     .map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
-const isAbsent = absentWithoutVerbs(readFileSync(join(here, 'needs-verbs.txt'), 'utf8'));
+const isAbsent = absentWith(readFileSync(join(here, `absent-with-${options.fabric}.txt`), 'utf8'));
 
 /** What the load must have brought about for the panels to be worth looking at. */
 const conditions = {
     'the publisher is ready': 'tapecast_ready == 1',
-    '64 subscribers are attached': 'tapecast_sessions == 64',
+    [`${options.sessions} subscribers are attached`]: `tapecast_sessions == ${options.sessions}`,
     'somebody lags': 'max(tapecast_subscriber_lag_seconds) > 0.01',
     'somebody conflates': 'sum(rate(tapecast_subscriber_conflated_snapshots_total[10s])) > 0',
     'snapshots of the fan-out were sampled': 'sum(rate(tapecast_fan_out_last_seconds_count[10s])) > 0',

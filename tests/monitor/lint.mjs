@@ -4,14 +4,14 @@
 //   node tests/monitor/lint.mjs [--names FILE]
 //
 // FILE is the text of a /metrics endpoint: every metric that is named must be in it, but for those
-// of needs-verbs.txt. With promtool at hand, it parses every expression.
+// of absent-with-shm.txt. With promtool at hand, it parses every expression.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
-    absentWithoutVerbs, builtIn, metricsIn, panelsOf, queriesOf, rulesIn, substitute, variablesIn,
+    absentWith, builtIn, metricsIn, panelsOf, queriesOf, rulesIn, substitute, variablesIn,
 } from './queries.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -191,7 +191,7 @@ function lintNames(expressions, file) {
     const real = new Set(text.split('\n').filter((row) => row && !row.startsWith('#'))
         .map((row) => row.split(/[{\s]/)[0]));
     const recorded = new Set(rules.filter((rule) => rule.kind === 'record').map((rule) => rule.name));
-    const absent = absentWithoutVerbs(readFileSync(join(here, 'needs-verbs.txt'), 'utf8'));
+    const absent = absentWith(readFileSync(join(here, 'absent-with-shm.txt'), 'utf8'));
     const known = (name) => real.has(name) || recorded.has(name) || absent(name) || /^(up|ALERTS)$/.test(name);
     for (const { where, expr } of expressions) {
         for (const name of metricsIn(expr)) if (!known(name)) complain(where, `no metric is called ${name}`);

@@ -64,8 +64,8 @@ export function rulesIn(text) {
     });
 }
 
-/** Metrics that are absent over shared memory: a list of patterns, one a line. */
-export function absentWithoutVerbs(text) {
+/** Whether a metric is absent in a run: a list of patterns, one a line. */
+export function absentWith(text) {
     const patterns = text.split('\n').filter((row) => row && !row.startsWith('#'))
         .map((row) => new RegExp(`^(?:${row})$`));
     return (name) => patterns.some((pattern) => pattern.test(name));

@@ -24,8 +24,9 @@ checks=(
     "loom|tests/scripts/loom.sh"
     "fuzz|tests/scripts/fuzz.sh 200000"
     "vm|tests/vm/smoke.sh && tests/vm/run.sh"
-    "monitor|tests/monitor/static.sh && tests/monitor/run.sh && tests/monitor/alerts.sh"
+    "monitor|tests/monitor/static.sh && tests/monitor/run.sh && tests/monitor/alerts.sh && tests/monitor/rdma.sh"
     "systemd|tests/systemd/run.sh"
+    "operations|tests/operations/run.sh"
     "clean-up|tests/scripts/leftovers.sh"
 )
 

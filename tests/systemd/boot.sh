@@ -12,6 +12,7 @@ if [[ ${IN_PRIVATE_MOUNTS:-} != yes ]]; then
     IN_PRIVATE_MOUNTS=yes exec unshare -m --propagation private "$0" "$@"
 fi
 
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 script=$(realpath "$1") folder=${2:-}
 base=$(mktemp -d -t tapecast-boot.XXXXXX)
 clean_up() {
@@ -28,42 +29,19 @@ mount -t tmpfs tmpfs "$base/layer"
 mkdir "$base/layer/upper" "$base/layer/work"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$base/layer/upper,workdir=$base/layer/work" "$root"
 
-mkdir -p "$root/opt/test"
+mkdir -p "$root/opt/test" "$root/opt/boot"
 [[ -z $folder ]] || cp -r "$folder/." "$root/opt/test/"
-cp "$script" "$root/opt/test/.script"
-# With it, a package would start no service.
-rm -f "$root/usr/sbin/policy-rc.d"
-: >"$root/etc/fstab"
-rm -f "$root/etc/machine-id"
-systemd-id128 new >"$root/etc/machine-id"
-
-cat >"$root/etc/systemd/system/test.service" <<'UNIT'
-[Unit]
-After=basic.target dbus.service
-SuccessAction=poweroff-force
-FailureAction=poweroff-force
-[Service]
-Type=oneshot
-TimeoutStartSec=infinity
-ExecStart=/bin/bash -c '/bin/bash /opt/test/.script; echo $? >/opt/test/.status'
-StandardOutput=file:/opt/test/.output
-StandardError=inherit
-UNIT
-cat >"$root/etc/systemd/system/test.target" <<'UNIT'
-[Unit]
-Requires=basic.target test.service
-After=basic.target test.service
-AllowIsolate=yes
-UNIT
+cp "$script" "$root/opt/boot/job"
+"$here/make-bootable.sh" "$root" /opt/boot
 
 # Its own status says nothing: the machine is powered off in any case.
 timeout --foreground "${BOOT_TIMEOUT:-180}" systemd-nspawn -D "$root" -b --register=no --keep-unit -q \
-    --private-network --capability=CAP_IPC_LOCK,CAP_SYS_PTRACE systemd.unit=test.target \
+    --private-network --capability=CAP_IPC_LOCK,CAP_SYS_PTRACE systemd.unit=job.target \
     >"$base/console" 2>&1 </dev/null || true
-cat "$root/opt/test/.output" 2>/dev/null || true
-if [[ ! -f $root/opt/test/.status ]]; then
+cat "$root/opt/boot/output" 2>/dev/null || true
+if [[ ! -f $root/opt/boot/status ]]; then
     echo "boot: the script did not end; the console said:" >&2
     tail -n 40 "$base/console" >&2
     exit 125
 fi
-exit "$(cat "$root/opt/test/.status")"
+exit "$(cat "$root/opt/boot/status")"

@@ -2,8 +2,8 @@
 # Process 1 of the guest: loads the modules, makes the host's root file system writable by means of
 # a layer in memory, brings up Soft-RoCE, runs the job, writes down its exit status, powers off.
 #
-# The share `run` holds what the host has to say (job, role, out) and takes what the guest answers
-# (started, output, status). A guest that powers off without `status` did not get that far; why not
+# The share `run` holds what the host has to say (job, role, out, forward, make-bootable) and takes
+# what the guest answers (started, output, status). A guest that powers off without `status` did not get that far; why not
 # stands on the console.
 /bin/busybox --install -s /bin
 
@@ -58,6 +58,23 @@ bring_up_network() {
     give_up "rxe0 has no GID for $address"
 }
 
+# The interface that the host's connections come from is the last one.
+open_door() {
+    [ -s /mnt/run/forward ] || return 0
+    case "$(cat /mnt/run/role)" in a | b) door=eth1 ;; *) door=eth0 ;; esac
+    ip addr add 10.0.2.15/24 dev "$door"
+    ip link set "$door" up
+}
+
+# Gives the machine to systemd, which runs the job and powers off.
+hand_over_to_systemd() {
+    mkdir -p /newroot/run-of-vm
+    mount --bind /mnt/run /newroot/run-of-vm
+    chroot /newroot /usr/bin/env PATH="$search_path" /bin/bash "$(cat /mnt/run/make-bootable)" / /run-of-vm ||
+        give_up "systemd cannot be prepared"
+    exec switch_root /newroot /lib/systemd/systemd
+}
+
 run_job() {
     mkfifo /output
     # Through a pipe, so that a job that opens /dev/stdout again does not truncate what it printed.
@@ -87,5 +104,7 @@ share run /mnt/run cache=none
 out=$(cat /mnt/run/out)
 [ -z "$out" ] || share out "/newroot$out" cache=none
 bring_up_network
+open_door
+[ ! -s /mnt/run/make-bootable ] || hand_over_to_systemd
 run_job
 poweroff -f

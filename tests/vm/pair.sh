@@ -6,6 +6,8 @@
 #     --grace S          5     what is left to one after the other has failed
 #     --out DIR                writable share with the host, one for both VMs
 #     --env NAME=VALUE         for both commands (repeatable)
+#     --init systemd           in both, a systemd runs the command
+#     --forward HOST:GUEST     who connects to 127.0.0.1:HOST reaches VM a, as in soft-roce.sh
 #     --cpus N           1     processors of each VM
 #     --mem SIZE         2G    memory of each VM
 #
@@ -18,7 +20,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() { echo "pair: $*" >&2; exit 125; }
 
-limit=300 grace=5 cpus=1 memory=2G passed_on=()
+limit=300 grace=5 cpus=1 memory=2G passed_on=() forward=()
 declare -A line=() vm=() printer=()
 
 parse() {
@@ -30,7 +32,8 @@ parse() {
         --grace) grace=$2 ;;
         --cpus) cpus=$2 ;;
         --mem) memory=$2 ;;
-        --out | --env) passed_on+=("$1" "$2") ;;
+        --out | --env | --init) passed_on+=("$1" "$2") ;;
+        --forward) forward=(--forward "$2") ;;
         *) fail "unknown option $1: see the top of $0" ;;
         esac
         shift 2
@@ -40,12 +43,14 @@ parse() {
 }
 
 start() { # a|b
+    local more=()
+    [[ $1 != a ]] || more=("${forward[@]}")
     mkfifo "$run/$1"
     sed -u "s/^/$1| /" <"$run/$1" &
     printer[$1]=$!
     setpriv --pdeathsig TERM "$here/soft-roce.sh" --cpus "$cpus" --mem "$memory" \
         --timeout "$limit" --net-socket "$run/wire" --role "$1" \
-        "${passed_on[@]}" -- bash -c "${line[$1]}" >"$run/$1" 2>&1 &
+        "${passed_on[@]}" "${more[@]}" -- bash -c "${line[$1]}" >"$run/$1" 2>&1 &
     vm[$1]=$!
 }
 

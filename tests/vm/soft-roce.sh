@@ -9,6 +9,9 @@
 #                                    is PATH, HOME and LANG
 #     --out DIR                      writable share with the host, at the same path on both sides
 #     --net-socket PATH --role a|b   one end of a wire between two VMs: `a` listens at PATH
+#     --init systemd                 a real systemd is process 1, and the command a service of it that
+#                                    begins when the machine is up
+#     --forward HOST:GUEST           who connects to 127.0.0.1:HOST reaches 10.0.2.15:GUEST there
 #
 # The host's root file system is the guest's: what is built here runs there, in the same working
 # directory. Writes land in memory and are gone afterwards, except those below --out DIR. There, one
@@ -24,7 +27,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() { echo "vm: $*" >&2; exit 125; }
 
-cpus=2 memory=4G limit=300 out='' socket='' role='' environment=() network=()
+cpus=2 memory=4G limit=300 out='' socket='' role='' init='' forward='' environment=() network=()
 
 parse() {
     while [[ $# -gt 0 && $1 != -- ]]; do
@@ -37,6 +40,8 @@ parse() {
         --out) out=$2 ;;
         --net-socket) socket=$2 ;;
         --role) role=$2 ;;
+        --init) init=$2 ;;
+        --forward) forward=$2 ;;
         *) fail "unknown option $1: see the top of $0" ;;
         esac
         shift 2
@@ -55,6 +60,8 @@ check() {
     [[ $memory =~ ^[1-9][0-9]*[MG]$ ]] || fail "--mem $memory: expected a size like 4G"
     [[ $limit =~ ^[1-9][0-9]*$ ]] || fail "--timeout $limit: expected whole seconds"
     [[ $role =~ ^[ab]?$ ]] || fail "--role $role: expected a or b"
+    [[ $init =~ ^(systemd)?$ ]] || fail "--init $init: expected systemd"
+    [[ $forward =~ ^([0-9]+:[0-9]+)?$ ]] || fail "--forward $forward: expected two ports, like 17412:7412"
     [[ ${socket:+set} == "${role:+set}" ]] || fail "--net-socket and --role go together"
 }
 
@@ -66,6 +73,8 @@ write_job() {
     fi
     printf '%s' "$out" >"$run/out"
     printf '%s' "$role" >"$run/role"
+    printf '%s' "$forward" >"$run/forward"
+    [[ -z $init ]] || printf '%s' "$(realpath "$here/../systemd/make-bootable.sh")" >"$run/make-bootable"
     : >"$run/output"
     {
         echo 'ulimit -l unlimited'
@@ -109,14 +118,27 @@ wire() {
     )
 }
 
+# Through the host's own network stack: no rights and no interface are needed for it.
+door() {
+    [[ -n $forward ]] || return 0
+    network+=(
+        -netdev "user,id=door,restrict=on,hostfwd=tcp:127.0.0.1:${forward%:*}-10.0.2.15:${forward#*:}"
+        -device "virtio-net-pci,netdev=door,mac=52:54:00:00:00:0c,romfile="
+    )
+}
+
 boot() {
     local shares=(-virtfs "$(share host / ,readonly=on)" -virtfs "$(share run "$run" '')")
     [[ -z $out ]] || shares+=(-virtfs "$(share out "$out" '')")
+    # no_timer_check: a busy host may be late with the few ticks that the kernel counts there, and then
+    # it panics. net.ifnames=0: systemd must not rename what init has set up.
+    local parameters='tsc=reliable clocksource=tsc console=ttyS0 quiet panic=-1 tapecast.vm'
+    parameters+=' no_timer_check net.ifnames=0 systemd.unit=job.target'
     # Each process dies with the one that started it, even when that one is killed outright.
     setpriv --pdeathsig TERM timeout --kill-after=2 "$limit" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" \
         -kernel "$image/vmlinuz" -initrd "$image/initrd.gz" \
-        -append 'tsc=reliable clocksource=tsc console=ttyS0 quiet panic=-1 tapecast.vm' -no-reboot \
+        -append "$parameters" -no-reboot \
         -nodefaults -vga none -display none -serial "file:$run/console" \
         "${network[@]}" "${shares[@]}" </dev/null >"$run/qemu" 2>&1 &
     vm=$!
@@ -160,6 +182,7 @@ trap 'exit 143' TERM
 trap 'exit 129' HUP
 write_job
 wire
+door
 boot
 tail -n +1 -s 0.1 --pid="$vm" -f "$run/output" &
 printer=$!
