@@ -193,6 +193,21 @@ fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
         ),
         reloads.last_success_unix_s as f64,
     );
+    out.counters(
+        Named(
+            "tapecast_config_reloads_total",
+            "Times that the configuration was read again (SIGHUP), by what came of it: something \
+             in it was taken over (applied), nothing had changed that can without a restart \
+             (unchanged; certificates were read again all the same), or it cannot be used and the \
+             one before stays (refused).",
+        ),
+        "result",
+        &[
+            ("applied", reloads.applied),
+            ("unchanged", reloads.unchanged),
+            ("refused", reloads.refused),
+        ],
+    );
     let beats = sources.beat_age(now).is_some_and(|age| age <= BEAT_MAX);
     out.gauge(READY, flag(beats && figures.started && !figures.feed_silent));
 }
