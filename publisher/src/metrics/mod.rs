@@ -6,6 +6,7 @@
 //! waits for it or allocates for it. Names and meanings stand beside the code that fills them in.
 
 mod collector;
+mod connections;
 mod device;
 mod feed;
 mod journal;
