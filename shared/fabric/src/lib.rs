@@ -40,7 +40,8 @@ pub mod verbs;
 pub use delivery::Delivery;
 pub use endpoint::{ChannelState, Endpoint, PollError, WaitError, WaitStrategy};
 pub use fabric::{
-    AttachError, DirectoryFull, Fabric, Full, LatencyReport, SessionCounts, SessionStats,
+    AttachError, DirectoryFull, Fabric, Full, LatencyReport, SendQueueStats, SessionCounts,
+    SessionStats,
 };
 pub use host::{Handover, Host, HostError, Monitor, NetworkStats, Prepared, QueuePairStates, Wish};
 pub use receiver::Receiver;

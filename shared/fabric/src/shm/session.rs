@@ -191,6 +191,7 @@ impl SessionMonitor {
             heartbeat: cell.heartbeat(),
             faults: faults.load(Ordering::Relaxed),
             credit_stalls: 0,
+            send_queue: None,
         }
     }
 }
