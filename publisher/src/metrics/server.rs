@@ -370,6 +370,33 @@ mod tests {
         assert!(ask_once(address, "POST", "/metrics").contains("allow: GET, HEAD\r\n"));
     }
 
+    /// Asks on a connection that stays open, and reads the answer.
+    fn ask_again(stream: &mut TcpStream) {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let (mut answer, mut bytes) = (String::new(), [0; 1024]);
+        while !answer.ends_with(PLACES) {
+            let length = stream.read(&mut bytes).unwrap();
+            assert!(length > 0, "cut off after {answer:?}");
+            answer.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        }
+    }
+
+    #[test]
+    fn of_those_who_were_answered_the_longest_idle_is_cut_off_and_not_the_oldest() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let _thread = server.spawn(&identity()).unwrap();
+        let mut all: Vec<TcpStream> =
+            (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        all.iter_mut().for_each(ask_again);
+        ask_again(&mut all[0]);
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+        let cut = all[1].read(&mut [0]);
+        assert!(matches!(cut, Ok(0) | Err(_)), "{cut:?}");
+        ask_again(&mut all[0]);
+        ask_again(&mut all[2]);
+    }
+
     #[test]
     fn a_connection_in_the_middle_of_an_answer_is_not_cut_off_for_others() {
         let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
