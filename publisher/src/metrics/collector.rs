@@ -8,10 +8,11 @@ use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
+use tapecast_fabric::KernelClock;
 use tapecast_wire::Nanos;
 
 use super::starting::READY;
-use super::{Identity, Sources, feed, journal, network, sender, sessions, threads};
+use super::{Identity, Sources, clock, feed, journal, network, sender, sessions, threads};
 use crate::clock::unix_now;
 use crate::conductor::Figures;
 use tapecast_telemetry::families::{Families, Named, flag, seconds};
@@ -153,6 +154,7 @@ impl Collector for Publisher {
         if let Some(device) = &sources.device {
             device.collect(&mut out);
         }
+        clock::collect(&mut out, &KernelClock::read());
         threads::collect(&mut out, Path::new(TASKS), std::process::id());
         out.into_inner()
     }
