@@ -71,11 +71,13 @@ export default dashboard({
                 'cps', [
                     line(`topk(8, sum by (subscriber) (${rate(of('tapecast_subscriber_credit_stalls_total'))}))`, '{{subscriber}}'),
                 ], { min: 0, table: true })],
-            [12, graph('Fullest send queue', 'Outstanding work requests of the session that has most, and the room of each (rdma.send_depth). At the room a session is not posted to and conflates: it does not acknowledge fast enough.',
+            [12, graph('Fullest send queue', 'Outstanding work requests of the session that has most, and the room of each (rdma.send_depth). At the room a session is not posted to and conflates: it does not acknowledge fast enough. Beside them the eight sessions whose queue was ever fullest.',
                 'short', [
                     line(`max by (channel) (${of('tapecast_rdma_send_queue_outstanding_max')})`, '{{channel}} fullest'),
                     line(`max by (channel) (${of('tapecast_rdma_send_queue_entries')})`, '{{channel}} room'),
-                ], { min: 0 })],
+                    line(`topk(8, max by (subscriber) (${of('tapecast_subscriber_send_queue_outstanding')}))`, '{{subscriber}}'),
+                    line(`topk(8, max by (subscriber) (${of('tapecast_subscriber_send_queue_high_water')}))`, '{{subscriber}} high water'),
+                ], { min: 0, table: true })],
             [12, graph('Work requests, doorbells, completions', 'Work requests far above doorbells: batches are posted well. Completions far below work requests: only each rdma.signal_every-th is signaled. Stray completions are of sessions that have ended.',
                 'cps', [
                     line(sum('tapecast_rdma_work_requests_total'), 'work requests'), line(sum('tapecast_rdma_doorbells_total'), 'doorbells'),

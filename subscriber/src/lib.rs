@@ -106,6 +106,7 @@ mod mailbox;
 mod owned;
 mod pulse;
 mod rdma;
+mod sampling;
 mod snapshot;
 mod state;
 mod statistics;

@@ -2,17 +2,15 @@
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use tapecast_fabric::{
-    CELL_SAMPLES, CELL_TRANSIT_WORDS, ClockReport, Endpoint, LatencyReport, Receiver, Timing,
-};
+use tapecast_fabric::{CELL_TRANSIT_WORDS, ClockReport, Endpoint, LatencyReport, Receiver, Timing};
 pub use tapecast_telemetry::LatencyBuckets as LatencyCounts;
 use tapecast_telemetry::LatencySummary;
 use tapecast_telemetry::{BUCKETS, InterarrivalJitter, Jitter, LatencyBuckets, LatencyFigures};
 use tapecast_telemetry::{SkewRecord, SkewSampler};
-use tapecast_wire::limits::SAMPLE_SLOT_NS;
 use tapecast_wire::{Epoch, Flags, Nanos, Snapshot as Record};
 
 use crate::directory::Directory;
+use crate::sampling::{Delivered, Sampling};
 
 /// Every so many snapshots of the channel one is sampled for skew. The same for all subscribers,
 /// because only equal samples can be compared.
@@ -152,9 +150,7 @@ struct Measured {
 #[derive(Clone, Debug, Default)]
 struct SessionTiming {
     transit: LatencyBuckets,
-    samples: [(u64, u64); CELL_SAMPLES],
-    /// The time slot sampled last.
-    slot: u64,
+    sampling: Sampling,
 }
 
 impl Recorder {
@@ -223,11 +219,12 @@ impl Recorder {
     /// What the publisher is told in full; `None` where latency is not measured.
     pub(crate) fn timing(&self, clock: ClockReport) -> Option<Timing> {
         let Measured { jitter, session, .. } = self.timing.as_deref()?;
-        let SessionTiming { transit, samples, .. } = session;
+        let SessionTiming { transit, sampling } = session;
         let mut words = [0; CELL_TRANSIT_WORDS];
         words[..BUCKETS].copy_from_slice(&transit.counts);
         words[BUCKETS] = transit.sum_ns;
-        Some(Timing { transit: words, jitter_ns: jitter.ns(), clock, samples: *samples })
+        let samples = *sampling.samples();
+        Some(Timing { transit: words, jitter_ns: jitter.ns(), clock, samples })
     }
 
     /// Latencies by bucket, over all sessions.
@@ -305,25 +302,12 @@ impl SessionTiming {
     #[inline]
     fn on_delivery(&mut self, record: &Record<'_>, transit_ns: u64) {
         self.transit.record(transit_ns);
-        let slot = record.ts_publish().get() / SAMPLE_SLOT_NS;
-        if slot > self.slot {
-            self.sample(slot, record, transit_ns);
-        }
-    }
-
-    /// The first snapshot of a time slot. Everybody who is sent everything has the same one, which
-    /// is how the publisher compares subscribers.
-    #[cold]
-    fn sample(&mut self, slot: u64, record: &Record<'_>, transit_ns: u64) {
-        let passed = (slot - self.slot).min(CELL_SAMPLES as u64);
-        for empty in slot + 1 - passed..=slot {
-            self.samples[(empty % CELL_SAMPLES as u64) as usize] = (0, 0);
-        }
-        self.slot = slot;
-        if !record.flags().contains(Flags::CONFLATED) {
-            let sample = &mut self.samples[(slot % CELL_SAMPLES as u64) as usize];
-            *sample = (record.channel_sequence().get(), transit_ns);
-        }
+        self.sampling.on_delivery(&Delivered {
+            sequence: record.channel_sequence().get(),
+            published: record.ts_publish(),
+            transit_ns,
+            conflated: record.flags().contains(Flags::CONFLATED),
+        });
     }
 }
 

@@ -79,7 +79,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let waits_end = stop.clone();
     let reloads = Reloads::new(effective.clone(), reader(layers), record);
     let mut service = ServiceManager::of_environment();
-    service.on_start("opening the source");
+    service.on_start(stop.input());
     let host = Surroundings { signals, service, reloads };
     let start = Start {
         args,

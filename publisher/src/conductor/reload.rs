@@ -43,8 +43,20 @@ pub struct ReloadRecord(Arc<Cells>);
 struct Cells {
     last_failed: Gauge,
     last_success_unix_s: Gauge,
-    succeeded: Counter,
-    failed: Counter,
+    applied: Counter,
+    unchanged: Counter,
+    refused: Counter,
+}
+
+/// What came of a configuration that was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Something in it that can change had, and is in use.
+    Applied,
+    /// Nothing had that can change without a restart.
+    Unchanged,
+    /// It cannot be used, and the one before stays.
+    Refused,
 }
 
 /// What a [`ReloadRecord`] says.
@@ -55,10 +67,12 @@ pub struct ReloadStatus {
     pub last_successful: bool,
     /// When the configuration in use was read, in seconds since the Unix epoch.
     pub last_success_unix_s: u64,
-    /// Times that it was read again and taken over.
-    pub succeeded: u64,
+    /// Times that it was read again and something in it was taken over.
+    pub applied: u64,
+    /// Times that nothing in it had changed that can without a restart.
+    pub unchanged: u64,
     /// Times that it could not be used.
-    pub failed: u64,
+    pub refused: u64,
 }
 
 impl ReloadRecord {
@@ -70,13 +84,19 @@ impl ReloadRecord {
         record
     }
 
-    fn note(&self, successful: bool) {
+    fn note(&self, outcome: Outcome) {
         let cells = &*self.0;
-        cells.last_failed.set(u64::from(!successful));
-        if successful {
+        let is_refused = outcome == Outcome::Refused;
+        cells.last_failed.set(u64::from(is_refused));
+        if !is_refused {
             cells.last_success_unix_s.set(unix_now_s());
         }
-        if successful { &cells.succeeded } else { &cells.failed }.increment();
+        let count = match outcome {
+            Outcome::Applied => &cells.applied,
+            Outcome::Unchanged => &cells.unchanged,
+            Outcome::Refused => &cells.refused,
+        };
+        count.increment();
     }
 
     /// What it says now.
@@ -86,8 +106,9 @@ impl ReloadRecord {
         ReloadStatus {
             last_successful: cells.last_failed.get() == 0,
             last_success_unix_s: cells.last_success_unix_s.get(),
-            succeeded: cells.succeeded.get(),
-            failed: cells.failed.get(),
+            applied: cells.applied.get(),
+            unchanged: cells.unchanged.get(),
+            refused: cells.refused.get(),
         }
     }
 }
@@ -180,12 +201,12 @@ impl<H: Host> Conductor<H> {
 
     /// It was read: takes it over, or stays with the one before.
     pub(super) fn on_read(&mut self, read: Read) {
-        let outcome = read.and_then(|fresh| self.take_over(*fresh));
-        if let Err(error) = &outcome {
+        let outcome = read.and_then(|fresh| self.take_over(*fresh)).unwrap_or_else(|error| {
             error!("SIGHUP: the configuration cannot be used, the last good one stays: {error}");
-        }
+            Outcome::Refused
+        });
         let Some(reloads) = &mut self.reloads else { return };
-        reloads.record.note(outcome.is_ok());
+        reloads.record.note(outcome);
         if std::mem::take(&mut reloads.again) {
             reloads.begin();
         } else {
@@ -193,7 +214,7 @@ impl<H: Host> Conductor<H> {
         }
     }
 
-    fn take_over(&mut self, fresh: Fresh) -> Result<(), String> {
+    fn take_over(&mut self, fresh: Fresh) -> Result<Outcome, String> {
         let Fresh { adopted, access, entitlements } = fresh;
         // What can fail comes first.
         let has_tls = matches!(&self.listener, AnyListener::Tcp(tcp) if tcp.tls().is_some());
@@ -205,9 +226,9 @@ impl<H: Host> Conductor<H> {
         self.entitlements = entitlements;
         self.settings.follow(&effective.config);
         self.silence.set_after(self.settings.silent_after);
-        let changed = match changed.is_empty() {
-            true => "nothing in it has changed".to_owned(),
-            false => format!("changed: {}", changed.join(", ")),
+        let (outcome, changed) = match changed.is_empty() {
+            true => (Outcome::Unchanged, "nothing in it has changed".to_owned()),
+            false => (Outcome::Applied, format!("changed: {}", changed.join(", "))),
         };
         let files = if has_tls { ", and the TLS files" } else { "" };
         logging::change_level(effective.config.log.level, || {
@@ -219,7 +240,7 @@ impl<H: Host> Conductor<H> {
         if let Some(reloads) = &mut self.reloads {
             reloads.running = effective;
         }
-        Ok(())
+        Ok(outcome)
     }
 }
 
@@ -232,13 +253,15 @@ mod tests {
         let record = ReloadRecord::begun();
         let begun = record.status();
         assert!(begun.last_successful && begun.last_success_unix_s > 1_600_000_000);
-        assert_eq!((begun.succeeded, begun.failed), (0, 0));
-        record.note(false);
-        let failed = ReloadStatus { last_successful: false, failed: 1, ..begun };
-        assert_eq!(record.status(), failed, "the one in use is as old as it was");
-        record.note(true);
+        assert_eq!((begun.applied, begun.unchanged, begun.refused), (0, 0, 0));
+        record.note(Outcome::Refused);
+        let refused = ReloadStatus { last_successful: false, refused: 1, ..begun };
+        assert_eq!(record.status(), refused, "the one in use is as old as it was");
+        for outcome in [Outcome::Applied, Outcome::Unchanged, Outcome::Unchanged] {
+            record.note(outcome);
+        }
         let status = record.status();
         assert!(status.last_successful && status.last_success_unix_s >= begun.last_success_unix_s);
-        assert_eq!((status.succeeded, status.failed), (1, 1));
+        assert_eq!((status.applied, status.unchanged, status.refused), (1, 2, 1));
     }
 }

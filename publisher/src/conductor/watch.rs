@@ -68,7 +68,8 @@ impl<H: Host> Conductor<H> {
     fn sample_fan_out(&mut self) {
         let now = unix_now();
         if self.fan_out.is_due(now) {
-            self.fan_out.on_look(now, &self.roster.timings());
+            let published = self.progress.load().published;
+            self.fan_out.on_look(now, published, &self.roster.timings());
         }
     }
 

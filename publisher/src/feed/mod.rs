@@ -12,7 +12,7 @@ pub(crate) use directory::near_symbols;
 pub use directory::{Directory, UnknownSymbols};
 pub use encoder::{EncodeError, Encoder};
 pub use figures::{FeedFigures, FeedReading};
-pub use pulse::{FeedPulse, SilentSince};
+pub use pulse::{FeedPulse, InputBeats, InputPulse, SilentSince};
 pub use queue::{FeedQueue, Patience, QUEUE_ITEMS, StopFlag, Stopped};
 pub use run::{Feed, FeedEnd, FeedOutcome, Playback};
 pub use sequencer::{Place, Sequencer};

@@ -51,6 +51,43 @@ impl FeedPulse {
     }
 }
 
+/// Signs of life of who reads the input, from its opening on. Clones are the same pulse.
+#[derive(Clone, Debug, Default)]
+pub struct InputPulse(Arc<InputSigns>);
+
+#[derive(Debug, Default)]
+struct InputSigns {
+    reads: Gauge,
+    naps: Gauge,
+}
+
+/// What an [`InputPulse`] has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputBeats {
+    /// Reads that something came of, or the end.
+    pub reads: u64,
+    /// Naps that ended with nothing to read: the writer of a pipe pauses, or there is none yet.
+    pub naps: u64,
+}
+
+impl InputPulse {
+    /// Something was read. Only who reads says so, as all here.
+    pub fn on_read(&self) {
+        self.0.reads.raise();
+    }
+
+    /// There was nothing to read for a nap.
+    pub fn on_nap(&self) {
+        self.0.naps.raise();
+    }
+
+    /// Signs given so far.
+    #[must_use]
+    pub fn beats(&self) -> InputBeats {
+        InputBeats { reads: self.0.reads.get(), naps: self.0.naps.get() }
+    }
+}
+
 /// Since when the feed is silent, as the conductor tells the sender. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct SilentSince(Arc<Gauge>);

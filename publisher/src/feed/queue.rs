@@ -9,7 +9,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tapecast_fabric::park::Bell;
 
-use super::pulse::FeedPulse;
+use super::pulse::{FeedPulse, InputPulse};
 use crate::sender::FeedItem;
 
 /// Items that may wait for the sender.
@@ -19,14 +19,24 @@ pub const QUEUE_ITEMS: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// The order to stop, given once and seen by every thread.
+/// The order to stop, given once and seen by every thread; and the signs of life of who reads the
+/// input, and waits for it with an eye on the order.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag {
+    ordered: Arc<AtomicBool>,
+    input: InputPulse,
+}
 
 impl StopFlag {
     /// Gives the order.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::Release);
+        self.ordered.store(true, Ordering::Release);
+    }
+
+    /// Signs of life of who reads the input.
+    #[must_use]
+    pub const fn input(&self) -> &InputPulse {
+        &self.input
     }
 
     /// Has SIGTERM and SIGINT give the order too, beside whoever else has taken them over: the
@@ -36,7 +46,7 @@ impl StopFlag {
     /// When the system refuses.
     pub fn heed_signals(&self) -> io::Result<()> {
         for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&self.0))?;
+            signal_hook::flag::register(signal, Arc::clone(&self.ordered))?;
         }
         Ok(())
     }
@@ -44,7 +54,7 @@ impl StopFlag {
     /// Whether it was given.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.ordered.load(Ordering::Acquire)
     }
 }
 

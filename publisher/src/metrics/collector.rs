@@ -8,10 +8,11 @@ use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
+use tapecast_fabric::KernelClock;
 use tapecast_wire::Nanos;
 
 use super::starting::READY;
-use super::{Identity, Sources, feed, journal, network, sender, sessions, threads};
+use super::{Identity, Sources, clock, feed, journal, network, sender, sessions, threads};
 use crate::clock::unix_now;
 use crate::conductor::Figures;
 use tapecast_telemetry::families::{Families, Named, flag, seconds};
@@ -153,6 +154,7 @@ impl Collector for Publisher {
         if let Some(device) = &sources.device {
             device.collect(&mut out);
         }
+        clock::collect(&mut out, &KernelClock::read());
         threads::collect(&mut out, Path::new(TASKS), std::process::id());
         out.into_inner()
     }
@@ -192,6 +194,21 @@ fn life(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
             "When the configuration in use was read, Unix time.",
         ),
         reloads.last_success_unix_s as f64,
+    );
+    out.counters(
+        Named(
+            "tapecast_config_reloads_total",
+            "Times that the configuration was read again (SIGHUP), by what came of it: something \
+             in it was taken over (applied), nothing had changed that can without a restart \
+             (unchanged; certificates were read again all the same), or it cannot be used and the \
+             one before stays (refused).",
+        ),
+        "result",
+        &[
+            ("applied", reloads.applied),
+            ("unchanged", reloads.unchanged),
+            ("refused", reloads.refused),
+        ],
     );
     let beats = sources.beat_age(now).is_some_and(|age| age <= BEAT_MAX);
     out.gauge(READY, flag(beats && figures.started && !figures.feed_silent));

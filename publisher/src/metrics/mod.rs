@@ -5,7 +5,9 @@
 //! [`FeedFigures`]), or is the conductor's answer to a question; nothing on the path of market data
 //! waits for it or allocates for it. Names and meanings stand beside the code that fills them in.
 
+mod clock;
 mod collector;
+mod connections;
 mod device;
 mod feed;
 mod journal;

@@ -66,7 +66,7 @@ fn latencies(out: &mut Families, reading: &SenderReading) {
 }
 
 fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
-    let SenderReading { done, idle, gated, parks, busy_ns, beat, .. } = *reading;
+    let SenderReading { done, idle, gated, parks, waits, yields, busy_ns, beat, .. } = *reading;
     out.counters(
         Named(
             "tapecast_sender_duty_cycles_total",
@@ -85,8 +85,22 @@ fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
         busy_ns,
     );
     out.counter(
-        Named("tapecast_sender_parks_total", "Times that the sender went to sleep, a system call."),
+        Named(
+            "tapecast_sender_parks_total",
+            "Times that the sender had nothing to do and went to sleep (sender.idle = \"block\").",
+        ),
         parks,
+    );
+    out.counters(
+        Named(
+            "tapecast_sender_system_calls_total",
+            "System calls of the sender: to sleep (futex_wait), for lack of work or of room at a \
+             lossless subscriber, and to let other threads run (sched_yield). It makes no others: \
+             it wakes nobody, and network cards take their doorbells in user space; Soft-RoCE \
+             takes one write for each of tapecast_rdma_doorbells_total besides.",
+        ),
+        "call",
+        &[("futex_wait", waits), ("sched_yield", yields)],
     );
     let age = if beat.0 == 0 { Nanos(0) } else { now.since(beat) };
     out.gauge(

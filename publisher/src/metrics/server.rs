@@ -1,12 +1,12 @@
 //! HTTP: `/metrics`, `/healthz`, `/readyz`.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -19,20 +19,18 @@ use tapecast_control::TlsIdentity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info};
 
 use super::collector::{Health, Scraper};
+use super::connections::{Activity, Answer, Connections, Watched};
 use super::starting::Starting;
 use super::{Identity, Sources};
 
-/// Connections at once. Beyond that the oldest is cut off, so that nobody who opens many, and is
-/// slow on all of them, keeps others from asking.
-const CONNECTIONS_MAX: usize = 32;
 /// For a request to arrive, after it was connected or answered.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
-/// For the whole life of a connection: whoever reads an answer byte by byte gives his place back.
+/// For the whole life of a connection, but for the answer under way: whoever reads one byte by byte
+/// gives his place back.
 const CONNECTION_MAX: Duration = Duration::from_secs(300);
 /// Bytes of a request that are kept.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
@@ -170,7 +168,7 @@ impl Drop for MetricsThread {
 }
 
 async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, desk: Desk) {
-    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let mut connections = Connections::default();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -180,54 +178,61 @@ async fn serve(listener: TcpListener, tls: Option<TlsIdentity>, desk: Desk) {
                 continue;
             }
         };
-        open.retain(|connection| !connection.is_finished());
-        if open.len() == CONNECTIONS_MAX
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.abort();
+        let now = Instant::now();
+        if !connections.make_room(now) {
+            debug!("a metrics connection is one too many: all others are being answered");
+            continue;
         }
-        let (tls, desk) = (tls.clone(), desk.clone());
-        let task = tokio::spawn(async move {
-            let connection = connection(stream, tls, desk);
-            if tokio::time::timeout(CONNECTION_MAX, connection).await.is_err() {
-                debug!("a metrics connection was open for too long");
-            }
-        });
-        open.push_back(task.abort_handle());
+        let activity = Activity::new(now);
+        let task = tokio::spawn(connection(stream, tls.clone(), desk.clone(), activity.clone()));
+        connections.add(task.abort_handle(), activity);
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsIdentity>, desk: Desk) {
-    let Some(tls) = tls else { return answer(stream, desk).await };
+async fn connection(stream: TcpStream, tls: Option<TlsIdentity>, desk: Desk, activity: Activity) {
+    let Some(tls) = tls else { return answer(stream, desk, activity).await };
     // Looks at the files, once a second at most: this is no hot path.
     let acceptor = TlsAcceptor::from(tls.server_config());
     match tokio::time::timeout(REQUEST_MAX, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, desk).await,
+        Ok(Ok(stream)) => answer(stream, desk, activity).await,
         Ok(Err(error)) => debug!("a metrics connection failed: {error}"),
         Err(_) => debug!("a metrics connection took too long"),
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk, activity: Activity) {
+    let watched = Watched::new(stream, activity.clone());
     let service = service_fn(move |request| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(respond(&request, &desk).await) }
+        let (desk, activity) = (desk.clone(), activity.clone());
+        activity.on_request(Instant::now());
+        async move {
+            let response = respond(&request, &desk).await;
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, activity)))
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_MAX)
         .max_buf_size(REQUEST_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
+        .serve_connection(TokioIo::new(watched), service);
+    let mut served = pin!(served);
+    let ended = tokio::select! {
+        ended = &mut served => ended,
+        () = tokio::time::sleep(CONNECTION_MAX) => {
+            served.as_mut().graceful_shutdown();
+            tokio::time::timeout(REQUEST_MAX, served).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
         debug!("a metrics connection ended: {error}");
     }
 }
 
 async fn respond(request: &Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET {
+    // The body of an answer to HEAD is left out by hyper.
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, PLACES);
-        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET"));
+        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     match request.uri().path() {
@@ -297,8 +302,9 @@ mod tests {
     use tapecast_fabric::pool::{Pool, PoolConfig};
     use tapecast_wire::Epoch;
 
+    use super::super::connections::CONNECTIONS_MAX;
     use super::*;
-    use crate::conductor::{ReloadRecord, questions};
+    use crate::conductor::{Asker, ReloadRecord, questions};
     use crate::feed::{Directory, FeedFigures};
     use crate::sender::{SenderFigures, SenderProgress};
 
@@ -311,10 +317,10 @@ mod tests {
         }
     }
 
-    fn sources() -> Sources {
+    fn sources(asker: Asker) -> Sources {
         Sources {
             identity: identity(),
-            asker: questions().0,
+            asker,
             progress: Arc::new(SenderProgress::default()),
             sender: Arc::new(SenderFigures::default()),
             feed: FeedFigures::default(),
@@ -328,12 +334,89 @@ mod tests {
 
     /// The answer to a request on a connection of its own.
     fn get(address: SocketAddr, path: &str) -> String {
+        ask_once(address, "GET", path)
+    }
+
+    fn ask_once(address: SocketAddr, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// The head of an answer, without the line that says when it was given.
+    fn head(answer: &str) -> Vec<&str> {
+        let head = answer.split_once("\r\n\r\n").unwrap().0;
+        head.lines().filter(|line| !line.starts_with("date: ")).collect()
+    }
+
+    #[test]
+    fn head_is_answered_as_get_without_the_body() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let _thread = server.spawn(&identity()).unwrap();
+        for path in ["/metrics", "/healthz", "/readyz", "/", "/nowhere"] {
+            let (got, told) = (get(address, path), ask_once(address, "HEAD", path));
+            assert!(told.ends_with("\r\n\r\n"), "no body: {told}");
+            assert_eq!(head(&told), head(&got), "{path}");
+            let length = got.split_once("\r\n\r\n").unwrap().1.len();
+            assert!(
+                length > 0 && told.contains(&format!("content-length: {length}\r\n")),
+                "{told}"
+            );
+        }
+        assert!(ask_once(address, "POST", "/metrics").contains("allow: GET, HEAD\r\n"));
+    }
+
+    /// Asks on a connection that stays open, and reads the answer.
+    fn ask_again(stream: &mut TcpStream) {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let (mut answer, mut bytes) = (String::new(), [0; 1024]);
+        while !answer.ends_with(PLACES) {
+            let length = stream.read(&mut bytes).unwrap();
+            assert!(length > 0, "cut off after {answer:?}");
+            answer.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        }
+    }
+
+    #[test]
+    fn of_those_who_were_answered_the_longest_idle_is_cut_off_and_not_the_oldest() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let _thread = server.spawn(&identity()).unwrap();
+        let mut all: Vec<TcpStream> =
+            (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        all.iter_mut().for_each(ask_again);
+        ask_again(&mut all[0]);
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+        let cut = all[1].read(&mut [0]);
+        assert!(matches!(cut, Ok(0) | Err(_)), "{cut:?}");
+        ask_again(&mut all[0]);
+        ask_again(&mut all[2]);
+    }
+
+    #[test]
+    fn a_connection_in_the_middle_of_an_answer_is_not_cut_off_for_others() {
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let address = server.address();
+        let thread = server.spawn(&identity()).unwrap();
+        // Somebody to ask, who takes longer than anybody waits.
+        let (asker, _questions) = questions();
+        thread.tell(sources(asker)).unwrap();
+        let mut oldest = TcpStream::connect(address).unwrap();
+        oldest.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        // Answered after it: so the request before has been read.
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+        let mut idle: Vec<TcpStream> =
+            (1..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+        let cut = idle[0].read(&mut [0]);
+        assert!(matches!(cut, Ok(0) | Err(_)), "the longest idle is cut off: {cut:?}");
+        let mut answer = [0; 1024];
+        let length = oldest.read(&mut answer).unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 503 "), "{:?}", &answer[..length]);
     }
 
     #[test]
@@ -358,7 +441,7 @@ mod tests {
         let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let address = server.address();
         let thread = server.spawn(&identity()).unwrap();
-        thread.tell(sources()).unwrap();
+        thread.tell(sources(questions().0)).unwrap();
         for path in ["/healthz", "/readyz", "/metrics"] {
             let answer = get(address, path);
             assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");

@@ -30,6 +30,7 @@ pub(super) fn collect(
         clock(out, session, &labels, identity);
         lag(out, session, &labels, published);
         heartbeat(out, session, &labels, now);
+        send_queue(out, session, &labels);
     };
     figures.sessions.iter().for_each(tell);
 }
@@ -194,6 +195,31 @@ fn heartbeat(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, n
             labels,
             seconds(age.0),
         );
+    }
+}
+
+/// Only a session with a ring of its own has one.
+fn send_queue(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
+    let Some(queue) = session.stats.send_queue.filter(|_| session.attached) else { return };
+    for (name, value) in [
+        (
+            Named(
+                "tapecast_subscriber_send_queue_outstanding",
+                "Work requests to this session that have not completed, of \
+                 tapecast_rdma_send_queue_entries.",
+            ),
+            queue.outstanding,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_send_queue_high_water",
+                "Most work requests to this session that had not completed when more were posted, \
+                 since it attached.",
+            ),
+            queue.high_water,
+        ),
+    ] {
+        out.gauge_of(name, labels, value as f64);
     }
 }
 

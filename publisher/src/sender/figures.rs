@@ -15,6 +15,8 @@ pub struct SenderFigures {
     idle: Gauge,
     gated: Gauge,
     parks: Gauge,
+    waits: Gauge,
+    yields: Gauge,
     busy_ns: Gauge,
     /// 1 when the last duty cycle did something.
     at_work: Gauge,
@@ -37,8 +39,12 @@ pub struct SenderReading {
     pub idle: u64,
     /// Duty cycles that had to wait for a subscriber.
     pub gated: u64,
-    /// Times that the sender went to sleep.
+    /// Times that the sender had nothing to do and went to sleep.
     pub parks: u64,
+    /// System calls made to sleep, for lack of work or of room at a subscriber.
+    pub waits: u64,
+    /// System calls made to let other threads run.
+    pub yields: u64,
     /// Time of the duty cycles that did something, each until the next began.
     pub busy_ns: u64,
     /// Items that the last batch found in the queue.
@@ -100,6 +106,13 @@ impl SenderFigures {
         self.parks.raise();
     }
 
+    /// System calls so far, to sleep and to let others run.
+    #[inline]
+    pub(super) fn on_calls(&self, waits: u64, yields: u64) {
+        self.waits.set(waits);
+        self.yields.set(yields);
+    }
+
     /// When the last duty cycle began, Unix nanoseconds; 0 before the first.
     #[must_use]
     pub fn beat(&self) -> Nanos {
@@ -117,6 +130,8 @@ impl SenderFigures {
             idle: self.idle.get(),
             gated: self.gated.get(),
             parks: self.parks.get(),
+            waits: self.waits.get(),
+            yields: self.yields.get(),
             busy_ns: self.busy_ns.get(),
             queue_items: self.queue_items.get(),
             beat: self.beat(),

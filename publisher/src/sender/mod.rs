@@ -158,6 +158,7 @@ impl<F: Fabric> Sender<F> {
         // So that the fabric knows the time before the first session is attached.
         self.fabric.turn(unix_now());
         let mut gated_turns = 0;
+        let mut yields = 0;
         loop {
             let work = self.do_work();
             self.record(|figures| figures.on_cycle(work));
@@ -168,11 +169,15 @@ impl<F: Fabric> Sender<F> {
                     if idle == IdleStrategy::Block {
                         self.record(SenderFigures::on_park);
                     }
+                    yields += u64::from(idle == IdleStrategy::Yield);
                     idle.idle(&mut parker, PARK_MAX);
+                    self.record(|figures| figures.on_calls(parker.waits(), yields));
                 }
                 Work::Gated => {
                     gated_turns += 1;
+                    yields += u64::from(yields_gated(idle, gated_turns));
                     wait_gated(idle, gated_turns, &mut parker);
+                    self.record(|figures| figures.on_calls(parker.waits(), yields));
                 }
                 Work::Closed => break,
             }
@@ -387,12 +392,20 @@ impl<F: Fabric> Sender<F> {
     }
 }
 
+/// Whether a gated sender lets other threads run, rather than spin or nap.
+const fn yields_gated(idle: IdleStrategy, turns: u32) -> bool {
+    match idle {
+        IdleStrategy::Spin => false,
+        IdleStrategy::Yield => true,
+        IdleStrategy::Block => turns <= GATED_YIELDS,
+    }
+}
+
 fn wait_gated(idle: IdleStrategy, turns: u32, parker: &mut Parker) {
     match idle {
         IdleStrategy::Spin => std::hint::spin_loop(),
-        IdleStrategy::Yield => std::thread::yield_now(),
-        IdleStrategy::Block if turns <= GATED_YIELDS => std::thread::yield_now(),
-        IdleStrategy::Block => {
+        _ if yields_gated(idle, turns) => std::thread::yield_now(),
+        IdleStrategy::Yield | IdleStrategy::Block => {
             // One that waits for long waits for somebody who is stopped.
             let doublings = (turns / GATED_YIELDS - 1).min(GATED_NAP_DOUBLINGS);
             parker.park(GATED_NAP * (1 << doublings));

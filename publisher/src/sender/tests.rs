@@ -338,6 +338,29 @@ fn every_idle_strategy_works_until_the_channel_is_closed() {
     }
 }
 
+#[test]
+fn the_system_calls_of_an_idle_sender_are_those_of_its_idle_strategy() {
+    for idle in [IdleStrategy::Spin, IdleStrategy::Yield, IdleStrategy::Block] {
+        let Bench { queue: _queue, port, sender, .. } = bench(Recorder::default());
+        let figures = Arc::new(SenderFigures::default());
+        let sender = sender.with_figures(Some(Arc::clone(&figures)));
+        let parker = Parker::new();
+        let ringer = parker.ringer();
+        let thread = std::thread::spawn(move || sender.run(idle, parker));
+        // The calls of a duty cycle are counted when the next begins.
+        while figures.read().idle < 4 {
+            std::thread::yield_now();
+        }
+        let SenderReading { waits, yields, .. } = figures.read();
+        let expected = (idle == IdleStrategy::Block, idle == IdleStrategy::Yield);
+        assert_eq!((waits >= 3, yields >= 3), expected, "{idle:?}: {waits} {yields}");
+        assert!(waits == 0 || yields == 0, "{idle:?}: {waits} {yields}");
+        port.submit(Command::Close { farewell: Farewell::Closing }).unwrap();
+        ringer.ring();
+        thread.join().unwrap();
+    }
+}
+
 /// A simulated RDMA network of three instruments, with one subscriber whose ring is small.
 fn simulated() -> (Bench<SimFabric>, Receiver<SimEndpoint>) {
     let pool = Pool::new(PoolConfig::default()).unwrap();

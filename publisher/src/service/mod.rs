@@ -4,6 +4,8 @@
 //! The conductor calls in here as it looks around. Where no service manager listens
 //! (`NOTIFY_SOCKET` is not set), nothing is told and nothing is worked out.
 
+mod readiness;
+mod starting;
 mod status;
 mod watchdog;
 
@@ -12,10 +14,14 @@ use std::time::Instant;
 use sd_notify::NotifyState;
 use tracing::warn;
 
+use readiness::Readiness;
+use starting::Starting;
 pub(crate) use status::Doing;
 use status::Status;
 pub(crate) use watchdog::Signs;
 use watchdog::Watchdog;
+
+use crate::feed::InputPulse;
 
 /// Where the service manager listens.
 const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
@@ -27,9 +33,11 @@ pub struct ServiceManager(Option<Link>);
 /// What is known of a service manager that listens.
 #[derive(Debug)]
 struct Link {
+    /// Until the conductor tells how the publisher is.
+    starting: Option<Starting>,
     watchdog: Option<Watchdog>,
     status: Status,
-    is_ready: bool,
+    readiness: Readiness,
     /// Whether it could not be told something: that is logged once.
     has_failed: bool,
 }
@@ -40,17 +48,22 @@ impl ServiceManager {
     pub fn of_environment() -> Self {
         let listens = std::env::var_os(NOTIFY_VARIABLE).is_some_and(|socket| !socket.is_empty());
         Self(listens.then(|| Link {
+            starting: None,
             watchdog: sd_notify::watchdog_enabled().and_then(Watchdog::new),
             status: Status::default(),
-            is_ready: false,
+            readiness: Readiness::default(),
             has_failed: false,
         }))
     }
 
-    /// Tells what the publisher waits for before it is ready.
-    pub fn on_start(&mut self, status: &str) {
-        if let Self(Some(link)) = self {
-            link.tell(&[NotifyState::Status(status)]);
+    /// The source is being opened. From here to the conductor's first look it is told what the
+    /// publisher waits for, and asked for more time as long as `input` gives signs of life.
+    pub fn on_start(&mut self, input: &InputPulse) {
+        let Self(Some(link)) = self else { return };
+        link.tell(&[NotifyState::Status("opening the source")]);
+        match Starting::begin(input.clone()) {
+            Ok(starting) => link.starting = Some(starting),
+            Err(error) => link.complain(&error),
         }
     }
 
@@ -63,8 +76,8 @@ impl ServiceManager {
     /// cycle; alive while its duty cycles go on, and the feed's work.
     pub(crate) fn on_look(&mut self, signs: Signs, doing: &Doing, now: Instant) {
         let Self(Some(link)) = self else { return };
-        if !link.is_ready && signs.sender_beats > 0 {
-            link.is_ready = true;
+        link.starting = None;
+        if link.readiness.on_look(signs.sender_beats) {
             link.tell(&[NotifyState::Ready]);
         }
         if link.watchdog.as_mut().is_some_and(|watchdog| watchdog.on_look(signs, now)) {
@@ -78,6 +91,9 @@ impl ServiceManager {
     /// The configuration is being read again.
     pub(crate) fn on_reload(&mut self) {
         let Self(Some(link)) = self else { return };
+        if !link.readiness.on_reload() {
+            return;
+        }
         match NotifyState::monotonic_usec_now() {
             // Together: newer releases tell by the time which reload was meant.
             Ok(time) => link.tell(&[NotifyState::Reloading, time]),
@@ -87,7 +103,9 @@ impl ServiceManager {
 
     /// That is over, whatever came of it.
     pub(crate) fn on_reloaded(&mut self) {
-        if let Self(Some(link)) = self {
+        if let Self(Some(link)) = self
+            && link.readiness.on_reloaded()
+        {
             link.tell(&[NotifyState::Ready]);
         }
     }

@@ -44,13 +44,13 @@ impl InputFile {
         let mut awaited = [PollFd::new(&self.file, PollFlags::IN)];
         while !self.stop.is_stopped() {
             match poll(&mut awaited, Some(&NAP)) {
-                Ok(0) if is_first => {
-                    is_first = false;
-                    info!(input = %path.display(), "waiting for the writer of the input");
-                }
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
+            }
+            self.stop.input().on_nap();
+            if std::mem::take(&mut is_first) {
+                info!(input = %path.display(), "waiting for the writer of the input");
             }
         }
         Err(io::Error::other("the publisher stops"))
@@ -62,7 +62,9 @@ impl Read for InputFile {
         if self.may_wait {
             self.wait()?;
         }
-        self.file.read(out)
+        let count = self.file.read(out)?;
+        self.stop.input().on_read();
+        Ok(count)
     }
 }
 

@@ -193,7 +193,13 @@ fn every_label_value_is_there_from_the_beginning() {
         ("tapecast_evictions_total", r#"reason="unreachable""#),
         ("tapecast_refusals_total", r#"reason="not_entitled""#),
         ("tapecast_connections_failed_total", r#"reason="tls_expired""#),
+        ("tapecast_config_reloads_total", r#"result="applied""#),
+        ("tapecast_config_reloads_total", r#"result="unchanged""#),
+        ("tapecast_config_reloads_total", r#"result="refused""#),
         ("tapecast_sender_duty_cycles_total", r#"work="gated""#),
+        ("tapecast_sender_system_calls_total", r#"call="futex_wait""#),
+        ("tapecast_sender_system_calls_total", r#"call="sched_yield""#),
+        ("tapecast_clock_state_readable", ""),
         ("tapecast_feed_book_anomalies_total", r#"kind="refused""#),
         ("tapecast_fan_out_skew_seconds_bucket", r#"le="+Inf""#),
         ("tapecast_thread_cpu_seconds_total", r#"thread="sender""#),
@@ -201,6 +207,29 @@ fn every_label_value_is_there_from_the_beginning() {
     ] {
         assert!(of(&series, name, label).is_some(), "{name} {label}");
     }
+}
+
+#[test]
+fn reloads_are_counted_by_what_came_of_them() {
+    let bench = Bench::new();
+    let text = "[log]\nlevel = \"info\"\n";
+    let file = bench.write("p.toml", text.as_bytes());
+    let mut served = Served::start(&bench, ["--config", file.to_str().unwrap()]);
+    for (text, result) in [
+        (text.to_owned(), "unchanged"),
+        (format!("{text}[access]\nsessions_max = 2\n"), "applied"),
+        ("[log]\nlevel = \"loud\"\n".to_owned(), "refused"),
+    ] {
+        bench.write("p.toml", text.as_bytes());
+        served.daemon.signal(Signal::HUP);
+        let label = format!(r#"result="{result}""#);
+        served.until(result, |series| {
+            of(series, "tapecast_config_reloads_total", &label).is_some_and(|(_, n)| n == 1.0)
+        });
+        let successful = served.value("tapecast_config_last_reload_successful");
+        assert_eq!(successful, f64::from(u8::from(result != "refused")), "{result}");
+    }
+    assert_eq!(served.value("tapecast_config_reloads_total"), 3.0);
 }
 
 #[test]
@@ -283,7 +312,7 @@ fn only_what_is_served_is_answered() {
     let mut endless = TcpStream::connect(served.address).unwrap();
     let line = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(1 << 20));
     let _cut = endless.write_all(line.as_bytes());
-    assert_eq!(served.get("/healthz").0, 200);
+    assert_eq!(served.get("/").0, 200);
 }
 
 #[test]

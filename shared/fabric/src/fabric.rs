@@ -172,6 +172,17 @@ pub struct SessionStats {
     /// Snapshots that were not sent when they were published, for want of credit; 0 where readers
     /// share a ring.
     pub credit_stalls: u64,
+    /// Its send queue; none where readers share a ring.
+    pub send_queue: Option<SendQueueStats>,
+}
+
+/// Occupancy of one session's send queue, in work requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendQueueStats {
+    /// That have not completed.
+    pub outstanding: u64,
+    /// The most there ever were of these when the doorbell was rung.
+    pub high_water: u64,
 }
 
 impl LatencyReport {

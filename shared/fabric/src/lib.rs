@@ -28,6 +28,7 @@ mod delivery;
 mod endpoint;
 mod fabric;
 mod host;
+mod kernel_clock;
 pub mod park;
 pub mod pool;
 mod receiver;
@@ -40,9 +41,11 @@ pub mod verbs;
 pub use delivery::Delivery;
 pub use endpoint::{ChannelState, Endpoint, PollError, WaitError, WaitStrategy};
 pub use fabric::{
-    AttachError, DirectoryFull, Fabric, Full, LatencyReport, SessionCounts, SessionStats,
+    AttachError, DirectoryFull, Fabric, Full, LatencyReport, SendQueueStats, SessionCounts,
+    SessionStats,
 };
 pub use host::{Handover, Host, HostError, Monitor, NetworkStats, Prepared, QueuePairStates, Wish};
+pub use kernel_clock::KernelClock;
 pub use receiver::Receiver;
 pub use tapecast_ring::cell::{
     CELL_SAMPLES, CELL_TRANSIT_WORDS, CellClock as ClockReport, CellTiming as Timing,

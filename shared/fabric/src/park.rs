@@ -20,6 +20,8 @@ const PARKED: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Parker {
     state: Arc<AtomicU32>,
+    /// Times that it went into the kernel.
+    waits: u64,
 }
 
 impl Parker {
@@ -41,12 +43,19 @@ impl Parker {
         // PARKED and changes it, or this thread, back from here, sees what the ringer had done.
         let quiet = self.state.compare_exchange(QUIET, PARKED, Ordering::SeqCst, Ordering::SeqCst);
         if quiet.is_ok() && !timeout.is_zero() {
+            self.waits += 1;
             // A wrong guess about the state, a signal and a timeout all mean: look again.
             let timeout = futex::Timespec::try_from(timeout).ok();
             let flags = futex::Flags::PRIVATE;
             let _looked = futex::wait(&self.state, flags, PARKED, timeout.as_ref());
         }
         self.take_ring()
+    }
+
+    /// System calls made to sleep so far: parks that no ring had made return at once.
+    #[must_use]
+    pub const fn waits(&self) -> u64 {
+        self.waits
     }
 
     /// Whether it was rung since the last park or look; forgets the ring.
@@ -157,7 +166,9 @@ mod tests {
         parker.ringer().ring();
         parker.ringer().ring();
         assert!(parker.park(LONG));
+        assert_eq!(parker.waits(), 0, "no system call was made");
         assert!(!parker.park(Duration::from_millis(1)), "two rings count once");
+        assert_eq!(parker.waits(), 1);
     }
 
     #[test]

@@ -244,6 +244,16 @@ pub enum ConsumedError {
     },
 }
 
+impl ConsumedError {
+    /// What was announced.
+    #[must_use]
+    pub const fn announced(&self) -> Position {
+        match *self {
+            Self::Backwards { announced, .. } | Self::BeyondTail { announced, .. } => announced,
+        }
+    }
+}
+
 const fn check_size(have: usize) -> Result<(), CellError> {
     if have == CELL_WORDS { Ok(()) } else { Err(CellError::Size { have }) }
 }

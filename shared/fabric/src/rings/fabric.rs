@@ -512,7 +512,8 @@ impl<N: Network> Fabric for RingFabric<N> {
         let side = self.sides.get(id.index())?.as_ref()?;
         let session = self.fan_out.session(id)?;
         let (consumed, lag_bytes) = (session.window().consumed(), session.window().lag_bytes());
-        Some(SessionStats { consumed, lag_bytes, ..side.watched.stats() })
+        let send_queue = Some(side.send_queue());
+        Some(SessionStats { consumed, lag_bytes, send_queue, ..side.watched.stats() })
     }
 
     fn close(&mut self, now: Nanos, _farewell: Farewell) {

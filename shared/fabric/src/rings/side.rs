@@ -11,7 +11,7 @@ use tapecast_wire::attach::Policy;
 use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SYMBOL_BYTES, SessionId};
 
 use super::{Breaker, Control, Line};
-use crate::{LatencyReport, Monitor, SessionCounts, SessionStats, Timing};
+use crate::{LatencyReport, Monitor, SendQueueStats, SessionCounts, SessionStats, Timing};
 
 /// What the conductor prepares for one subscriber: attach it to the fabric.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ impl<L: Line> RingSession<L> {
             symbols: symbols.map(symbols_on_the_wire),
             stalled: Stalled::default(),
             flight: None,
+            high_water: 0,
             watched: Arc::new(Watched::new(policy)),
         };
         Self { session, side: Box::new(side) }
@@ -68,6 +69,8 @@ pub struct Side<L> {
     symbols: Option<Box<[Symbol]>>,
     pub(super) stalled: Stalled,
     flight: Option<Flight>,
+    /// Most work requests that had not completed when a doorbell was rung.
+    high_water: u64,
     /// What the subscriber was told last.
     pub(super) told: Option<Control>,
     pub(super) watched: Arc<Watched>,
@@ -114,6 +117,7 @@ struct Flight {
 impl<L: Line> Side<L> {
     /// What is staged is about to be posted: the last of it is timed, unless one is.
     pub(super) fn depart(&mut self) {
+        self.high_water = self.high_water.max(self.line.outstanding() as u64);
         if self.flight.is_none() && self.line.outstanding() > 0 {
             let number = self.line.retired() + self.line.outstanding() as u64;
             self.flight = Some(Flight { number, posted: Instant::now() });
@@ -124,6 +128,12 @@ impl<L: Line> Side<L> {
     pub(super) fn arrive(&mut self) -> Option<u64> {
         let flight = self.flight.take_if(|flight| self.line.retired() >= flight.number)?;
         Some(u64::try_from(flight.posted.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Its send queue now.
+    pub(super) fn send_queue(&self) -> SendQueueStats {
+        let outstanding = self.line.outstanding() as u64;
+        SendQueueStats { outstanding, high_water: self.high_water }
     }
 
     /// Whether the subscriber may ask for the instrument of a directory record.
@@ -165,6 +175,8 @@ pub(super) struct Watched {
     lag_bytes: AtomicU64,
     faults: AtomicU64,
     credit_stalls: AtomicU64,
+    outstanding: AtomicU64,
+    high_water: AtomicU64,
     eviction: OnceLock<Eviction>,
 }
 
@@ -177,6 +189,8 @@ impl Watched {
             lag_bytes: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             credit_stalls: AtomicU64::new(0),
+            outstanding: AtomicU64::new(0),
+            high_water: AtomicU64::new(0),
             eviction: OnceLock::new(),
         }
     }
@@ -186,6 +200,12 @@ impl Watched {
         self.consumed.store(consumed.0, Ordering::Relaxed);
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
         self.credit_stalls.store(credit_stalls, Ordering::Relaxed);
+    }
+
+    /// Shows how full the send queue is, and was.
+    pub(super) fn show_send_queue(&self, stats: SendQueueStats) {
+        self.outstanding.store(stats.outstanding, Ordering::Relaxed);
+        self.high_water.store(stats.high_water, Ordering::Relaxed);
     }
 
     pub(super) fn count_fault(&self) {
@@ -208,6 +228,10 @@ impl Watched {
             heartbeat: cell.map_or(Nanos(0), CellReader::heartbeat),
             faults: self.faults.load(Ordering::Relaxed),
             credit_stalls: self.credit_stalls.load(Ordering::Relaxed),
+            send_queue: Some(SendQueueStats {
+                outstanding: self.outstanding.load(Ordering::Relaxed),
+                high_water: self.high_water.load(Ordering::Relaxed),
+            }),
         }
     }
 }

@@ -93,10 +93,8 @@ impl ShmFabric {
 impl Attached {
     /// Up to where the session has read. A cell that cannot be true counts as standing still.
     fn consumed(&mut self, tail: Position) -> Position {
-        self.cell.consumed(tail).unwrap_or_else(|_| {
-            self.session.monitor.count_fault();
-            self.cell.consumed_before()
-        })
+        let found = self.cell.consumed(tail);
+        self.session.monitor.judge(&self.cell, found)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::net::{SendFlags, send};
 use tapecast_core::session::Eviction;
-use tapecast_ring::cell::CELL_WORDS;
+use tapecast_ring::cell::{CELL_WORDS, ConsumedError};
 use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Position, Sequence};
@@ -138,28 +138,49 @@ struct Monitored {
     region: RegionReader,
     cell: Mutex<CellReader>,
     faults: AtomicU64,
+    /// The consumed position that was announced last, as far as anybody has looked.
+    announced: AtomicU64,
 }
 
 impl SessionMonitor {
     pub(super) fn new(policy: Policy, region: RegionReader, cell: CellReader) -> Self {
+        let announced = AtomicU64::new(cell.consumed_before().0);
         let (cell, faults) = (Mutex::new(cell), AtomicU64::new(0));
-        Self { shared: Arc::new(Monitored { policy, region, cell, faults }) }
+        Self { shared: Arc::new(Monitored { policy, region, cell, faults, announced }) }
     }
 
-    /// Counts a value in the cell that cannot be true.
-    pub(super) fn count_fault(&self) {
-        self.shared.faults.fetch_add(1, Ordering::Relaxed);
+    /// What a look at the consumed position in `cell`, the sender's reader or this one's, has
+    /// found. One that cannot be true is counted when it appears, not at each look; the last good
+    /// one stays.
+    pub(super) fn judge(
+        &self,
+        cell: &CellReader,
+        found: Result<Position, ConsumedError>,
+    ) -> Position {
+        // Relaxed: it orders nothing, and each change is seen by one of those who swap.
+        let Monitored { faults, announced, .. } = &*self.shared;
+        match found {
+            Ok(consumed) => {
+                announced.store(consumed.0, Ordering::Relaxed);
+                consumed
+            }
+            Err(error) => {
+                let now = error.announced().0;
+                if announced.swap(now, Ordering::Relaxed) != now {
+                    faults.fetch_add(1, Ordering::Relaxed);
+                }
+                cell.consumed_before()
+            }
+        }
     }
 
     /// The figures now.
     #[must_use]
     pub fn stats(&self) -> SessionStats {
-        let Monitored { policy, region, cell, faults } = &*self.shared;
+        let Monitored { policy, region, cell, faults, .. } = &*self.shared;
         let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
-        let consumed = cell.consumed_within(|| region.tail()).unwrap_or_else(|_| {
-            self.count_fault();
-            cell.consumed_before()
-        });
+        let found = cell.consumed_within(|| region.tail());
+        let consumed = self.judge(&cell, found);
         let tail = region.tail();
         SessionStats {
             policy: *policy,
@@ -170,6 +191,7 @@ impl SessionMonitor {
             heartbeat: cell.heartbeat(),
             faults: faults.load(Ordering::Relaxed),
             credit_stalls: 0,
+            send_queue: None,
         }
     }
 }

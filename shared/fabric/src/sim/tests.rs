@@ -1,6 +1,6 @@
 use super::*;
 use crate::pool::{PageWriter, PoolConfig, Shared};
-use crate::{ChannelState, Fabric, LatencyReport, PollError, Receiver};
+use crate::{ChannelState, Fabric, LatencyReport, Monitor, PollError, Receiver, SendQueueStats};
 use proptest::prelude::*;
 use tapecast_core::credit::Liar;
 use tapecast_core::session::Eviction;
@@ -247,6 +247,38 @@ fn late_completions_cost_send_queue_places_and_nothing_else() {
     assert_eq!(totals.published, 100);
     assert_eq!(slow.seen.last(), Some(&(0, 100)));
     assert_eq!(network.fabric.sent(slow.id, A).unwrap().conflated, totals.conflated);
+}
+
+#[test]
+fn each_session_shows_how_full_its_own_send_queue_is_and_was() {
+    let mut config = config();
+    (config.send_depth, config.signal_every) = (4, 2);
+    let mut network = Network::new(&config);
+    let (session, ticket) = network.host.prepare(Policy::Conflate, &Interest::All).unwrap();
+    let monitor = session.monitor();
+    let id = network.fabric.attach(session).unwrap();
+    let endpoint = SimEndpoint::open(ticket).unwrap();
+    let faults = endpoint.faults();
+    let receiver = Receiver::new(endpoint, &Interest::All);
+    let mut slow = Subscriber { id, receiver, faults, seen: Vec::new() };
+    let mut quick = network.join(Policy::Conflate);
+    network.settle(&mut [&mut slow, &mut quick]);
+    slow.faults.delay_completions(1_000);
+    for _ in 0..20 {
+        network.publish(A);
+        network.turn();
+        slow.poll(network.now).unwrap();
+        quick.poll(network.now).unwrap();
+    }
+    let full = SendQueueStats { outstanding: 4, high_water: 4 };
+    assert_eq!(monitor.stats().send_queue, Some(full));
+    let other = network.fabric.session_stats(quick.id).unwrap().send_queue.unwrap();
+    assert!(other.outstanding < 4, "nothing holds this one up: {other:?}");
+    slow.faults.delay_completions(0);
+    network.settle(&mut [&mut slow, &mut quick]);
+    let rested = monitor.stats().send_queue.unwrap();
+    assert!(rested.outstanding < 4, "{rested:?}");
+    assert_eq!(rested.high_water, 4, "it stays");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::ptr::NonNull;
@@ -24,6 +25,8 @@ use tapecast_wire::attach::Policy;
 use crate::support::{Publisher, Seen, drain, open, small};
 
 const NOBODY: u32 = 65534;
+/// Where the consumed position stands in a cell.
+const CONSUMED_AT: u64 = 128;
 
 fn publisher(sealing: Sealing) -> (Publisher, OwnedFd) {
     let mut publisher = Publisher::new(&ShmConfig { sealing, ..small() });
@@ -138,6 +141,26 @@ fn whatever_a_subscriber_writes_into_its_cell_harms_nobody_and_is_counted() {
     assert!(publisher.fabric.detach(id).is_some());
     publisher.publish([0]);
     assert_eq!(drain(&mut others).len(), 1);
+}
+
+#[test]
+fn a_figure_that_cannot_be_true_is_one_fault_however_often_it_is_looked_at() {
+    let mut publisher = Publisher::new(&small());
+    let (session, descriptors) = publisher.host.prepare(Policy::Lossless).unwrap();
+    let id = publisher.fabric.attach(session).unwrap();
+    let cell = File::from(descriptors.into_vec().remove(1));
+    let start = publisher.fabric.session_stats(id).unwrap().consumed;
+    let faults_after = |consumed: u64| {
+        cell.write_all_at(&consumed.to_le_bytes(), CONSUMED_AT).unwrap();
+        let looks = [(); 5].map(|()| publisher.fabric.session_stats(id).unwrap());
+        assert!(looks.iter().all(|stats| *stats == looks[0]), "{looks:?}");
+        assert_eq!(looks[0].consumed, start, "the last good one stays");
+        looks[0].faults
+    };
+    assert_eq!(faults_after(u64::MAX), 1);
+    assert_eq!(faults_after(u64::MAX - 64), 2, "another lie");
+    assert_eq!(faults_after(start.0), 2, "the truth");
+    assert_eq!(faults_after(u64::MAX - 64), 3, "the lie before it, again");
 }
 
 #[test]

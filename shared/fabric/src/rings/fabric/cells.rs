@@ -94,5 +94,6 @@ impl<N: Network> RingFabric<N> {
         let window = session.window();
         let lag_bytes = window.lag_bytes().max(least);
         side.watched.show(window.consumed(), lag_bytes, session.credit_stalls());
+        side.watched.show_send_queue(side.send_queue());
     }
 }
