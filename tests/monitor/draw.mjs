@@ -3,6 +3,8 @@
 //
 //   node tests/monitor/draw.mjs --prometheus URL --page FOLDER --modules FOLDER --instance HOST:PORT
 //       [--seconds 120] --pictures FOLDER   one PNG for each dashboard; status 1 when a panel fails
+//       [--only NAME]                       that dashboard alone, such as rdma
+//       [--until UNIX_SECONDS]              as it was then, not now
 //       [--seconds 120] --serve             until it is killed; prints the addresses
 import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { createServer, request } from 'node:http';
@@ -15,16 +17,18 @@ import { builtIn } from './queries.mjs';
 const { values: options } = parseArgs({ options: {
     prometheus: { type: 'string' }, page: { type: 'string' }, modules: { type: 'string' },
     instance: { type: 'string' }, seconds: { type: 'string', default: '120' },
-    pictures: { type: 'string' }, serve: { type: 'boolean', default: false },
+    only: { type: 'string' }, until: { type: 'string' }, pictures: { type: 'string' }, serve: { type: 'boolean', default: false },
 } });
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const folder = join(root, 'dashboards');
-const names = readdirSync(folder).filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -5));
+const names = readdirSync(folder).filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -5))
+    .filter((name) => !options.only || name === options.only);
 const seconds = Number(options.seconds);
+const PATIENCE_MS = 60_000;
 const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.json': 'application/json' };
 
 function settings() {
-    const to = Date.now() / 1000;
+    const to = Number(options.until ?? Date.now() / 1000);
     const step = Math.max(1, Math.ceil(seconds / 600));
     const instance = options.instance.replace(/[.]/g, '\\\\.');
     const chosen = { datasource: 'prometheus', instance, channel: '.*', subscriber: '.*' };
@@ -58,9 +62,10 @@ async function picture(browser, address, name) {
     const page = await browser.newPage({ viewport: { width: 1620, height: 900 } });
     const faults = [];
     page.on('pageerror', (error) => faults.push(error.message.slice(0, 300)));
-    await page.goto(`${address}/?dashboard=${name}`);
+    await page.goto(`${address}/?dashboard=${name}`, { timeout: PATIENCE_MS });
     const drawn = () => window.__total > 0 && window.__done >= window.__total;
-    await page.waitForFunction(drawn, null, { timeout: 60_000 }).catch(() => faults.push('panels are not drawn after a minute'));
+    await page.waitForFunction(drawn, null, { timeout: PATIENCE_MS })
+        .catch(() => faults.push(`panels are not drawn after ${PATIENCE_MS / 1000} s`));
     // Two frames after the last answer everything is painted.
     await page.evaluate(() => new Promise((painted) =>
         requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(painted, 300)))));

@@ -40,6 +40,6 @@ draw() { # ARGUMENT…
     node tests/monitor/draw.mjs --prometheus "$prometheus" --page "$kept/page" --modules "$kept" \
         --instance "$publisher" "$@"
 }
-draws() { # FOLDER, in what is kept
-    [[ $drawing == no ]] || draw --seconds 30 --pictures "${PICTURES:-$kept/$1}"
+draws() { # FOLDER, in what is kept, ARGUMENT…
+    [[ $drawing == no ]] || draw --seconds 30 --pictures "${PICTURES:-$kept/$1}" "${@:2}"
 }

@@ -4,12 +4,12 @@
 # draws the dashboards, then breaks wire, card, clock and certificates, and waits for the alerts.
 #
 #   rdma.sh          pictures are kept in target/monitor/pictures-rdma
-#   SUBSCRIBERS=64   instead of 16
+#   SUBSCRIBERS=64   instead of 8
 source "$(dirname "$0")/stage.sh"
 source tests/monitor/draw.sh
 tests/vm/available.sh || exit 0
 
-subscribers=${SUBSCRIBERS:-16}
+subscribers=${SUBSCRIBERS:-8}
 fires_within=120
 machines=$folder/machines
 mkdir "$machines"
@@ -17,12 +17,13 @@ mkdir "$machines"
 # Another authority's: nobody here trusts it.
 "$programs/tapecast-publisher" certificates --server 10.8.0.1 --client desk --out "$machines/other" >/dev/null
 
+fails_to() { ! "$@"; }
 declare -A orders=([a]=0 [b]=0)
 tell() { # MACHINE ORDER: waits until it is done, and prints what it said
     local order=$machines/$1-$((++orders[$1]))
     printf '%s\n' "$2" >"$order.new"
     mv "$order.new" "$order"
-    until_true "${WITHIN:-60}" "machine $1: $2" test -e "$order.done" || return
+    until_true "${WITHIN:-120}" "machine $1: $2" test -e "$order.done" || return
     cat "$order.said"
     [[ $(<"$order.done") == 0 ]] || fail "machine $1, $2: status $(<"$order.done")"
 }
@@ -34,7 +35,7 @@ start machines env TMPDIR="$folder" tests/vm/pair.sh --cpus 2 --mem 2G --timeout
     --a "tests/vm/only-rxe.sh bash '$obey' '$machines' a" --b "tests/vm/only-rxe.sh bash '$obey' '$machines' b"
 pair=$pid
 # They clear away themselves when they are asked.
-trap 'kill -TERM "$pair" 2>/dev/null; while alive "$pair"; do read -rt 0.1 <> <(:) || true; done; clear_away' EXIT
+trap 'kill -TERM "$pair" 2>/dev/null || true; while alive "$pair"; do read -rt 0.1 <> <(:) || true; done; clear_away' EXIT
 
 connect="$programs/tapecast-subscriber tail --quiet --color never --wait-for-publisher 60 --connect 10.8.0.1:7411 \
     --ca $machines/tls/ca.pem --cert $machines/tls/client-desk.pem --key $machines/tls/client-desk.key"
@@ -42,8 +43,9 @@ WITHIN=180 tell a "$programs/tapecast-publisher run --fabric verbs --listen 10.8
     --set tls.certificate=$machines/tls/server.pem --set tls.key=$machines/tls/server.key \
     --set tls.client_ca=$machines/tls/ca.pem --set access.sessions_max=$subscribers \
     --set rdma.completion_depth=$((subscribers * 64)) --set rdma.timeout=18 --set rdma.retry_count=7 \
-    --set metrics.address=10.0.2.15:7412 --set metrics.tls=off --set metrics.clock_error_max_us=20000 \
-    --instruments 20 --steady-rate 300 --burst-rate 1000 --no-progress >publisher.log 2>&1 &"
+    --set metrics.address=10.0.2.15:7412 --set metrics.tls=off --set metrics.clock_error_max_us=50000 \
+    --journal /tmp/journal --set 'journal.rotate_bytes=1 MiB' --set journal.keep=2 \
+    --instruments 20 --steady-rate 150 --burst-rate 300 --no-progress >publisher.log 2>&1 &"
 WITHIN=180 tell b "for number in \$(seq 3 $subscribers); do
         $connect --name reader-\$(printf %02d \$number) >reader-\$number.log 2>&1 & done
     for number in 1 2; do $connect --name pauses-0\$number --rdma-ring '8 KiB' --rdma-receives 64 >pauses-\$number.log 2>&1 & done
@@ -53,9 +55,13 @@ start_prometheus "$FASTER" "$publisher"
 say "publisher http://$publisher/metrics, Prometheus $prometheus"
 node tests/monitor/check.mjs --prometheus "$prometheus" --instance "$publisher" --fabric verbs \
     --sessions "$subscribers" --wait "${WAIT:-180}" || status=1
-draws pictures-rdma || status=1
-mkdir -p "$kept" && get "http://$publisher/metrics" >"$kept/metrics-rdma.txt"
+healthy=$EPOCHSECONDS
+save() { get "http://$publisher/metrics" >"$folder/metrics.txt"; }
+until_true 60 'an answer of the publisher' save && mkdir -p "$kept" && cp "$folder/metrics.txt" "$kept/metrics-rdma.txt"
 
+# Deliveries are late on an emulated machine, and its pauses lag and conflate.
+sees 'count(tapecast_ready unless on (channel) ALERTS{alertstate="firing",alertname=~"TapecastClock.*|TapecastRdma.*|TapecastC.*"}) == 1'
+say "in health none of them fires"
 # Delays what comes from the subscribers: half of that may be the clock's.
 tell b 'tc qdisc replace dev eth0 root netem limit 20000 delay 200ms'
 fires TapecastClockUnreliable 'channel="rdma"'
@@ -77,5 +83,8 @@ fires TapecastRdmaPortDown 'channel="rdma"'
 for machine in a b; do
     echo end >"$machines/$machine-$((++orders[$machine]))"
 done
+# When they are gone there is a processor for it.
+until_true 60 'the end of the machines' fails_to alive "$pair" || status=1
+draws pictures-rdma --only rdma --until "$healthy" || status=1
 [[ $status != 0 ]] || say "$fired alerts fired; drawn: $drawing"
 exit $status

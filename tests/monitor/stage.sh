@@ -54,6 +54,8 @@ fires() { # ALERT [MATCHERS]
     fi
 }
 
+sees() { node tests/monitor/until.mjs "$prometheus" "${fires_within:-60}" "$1" >/dev/null || fail "the stage: never $1"; }
+
 # A port of loopback that nobody listens at now; whoever starts there tries again with another one
 # when somebody else was faster. Below those that the system gives to outgoing connections.
 free_port() {

@@ -39,12 +39,15 @@ sandboxed() {
     expect "the card's own counters are told" has '^rdma_sent_pkts_total.* [1-9]'
 }
 
+reload() {
+    systemctl reload "$unit" || { journalctl --unit "$unit" --output cat --lines 10; return 1; }
+}
 new_main() { [[ $(main) -gt 0 && $(main) != "$1" ]] && systemctl is-active "$unit"; }
 lives() {
     local before
     before=$(main)
     printf '\n[[entitlement]]\nclient = "desk-2"\n' >>"$config"
-    expect 'a configuration is taken while it runs' systemctl reload "$unit"
+    expect 'a configuration is taken while it runs' reload
     expect 'and told of' soon says '^changed: .*entitlement'
     expect 'by the same process' test "$(main)" = "$before"
     kill -KILL "$before"
