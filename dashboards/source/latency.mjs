@@ -2,6 +2,7 @@
 import { dashboard, graph, heatmap, line, mean, of, ofSubscriber, quantile, rate, row, stat, steps, worst } from './panels.mjs';
 
 const delivery = ofSubscriber('tapecast_subscriber_delivery_seconds_bucket');
+const endToEnd = ofSubscriber('tapecast_subscriber_end_to_end_seconds_bucket');
 const who = 'instance, channel, session, subscriber';
 const within = (bound) => `sum(${rate(ofSubscriber('tapecast_subscriber_delivery_seconds_bucket', `le="${bound}"`))})
 / sum(${rate(ofSubscriber('tapecast_subscriber_delivery_seconds_count'))})`;
@@ -11,6 +12,11 @@ const stages = [
     ['tapecast_subscriber_delivery_seconds', 'publish → receive'],
 ];
 const perStage = (share) => stages.map(([name, legend]) => line(quantile(share, of(`${name}_bucket`)), legend));
+const perChannel = 'instance, channel';
+const besideDelivery = (share) => [
+    line(quantile(share, endToEnd, perChannel), 'end to end, {{channel}} {{instance}}'),
+    line(quantile(share, delivery, perChannel), 'delivery, {{channel}} {{instance}}'),
+];
 const fanOut = (share) => ['first', 'mean', 'last', 'skew'].map((which) =>
     line(quantile(share, of(`tapecast_fan_out_${which}_seconds_bucket`)), which));
 const slow = steps(0, 'green', 0.0005, 'yellow', 0.001, 'red');
@@ -55,6 +61,13 @@ export default dashboard({
                 'The eight highest. It only rises: a step is the moment of a single slow delivery; look at the host of that subscriber at that time.',
                 's', [line(worst(8, ofSubscriber('tapecast_subscriber_delivery_max_seconds')), '{{subscriber}}')],
                 { log: true, table: true })]),
+        row('End to end, receipt of the feed to receipt by a subscriber', 9,
+            [12, graph('End to end beside delivery, p50',
+                'Per channel. end to end: from the feed\'s receive time (ts_recv) to the subscriber; delivery: publish → receive, which is its last part. The gap is decoding, the book and the queue. Empty for recorded and simulated days, whose times are beyond the 60 s that are counted.',
+                's', besideDelivery(0.5), { log: true, table: true })],
+            [12, graph('End to end beside delivery, p99',
+                'The same for one in a hundred. Only end to end rises: the publisher falls behind its feed, look at Where the time goes. Both rise: the subscribers. Feed and subscriber have clocks of their own, and nothing is corrected.',
+                's', besideDelivery(0.99), { log: true, table: true })]),
         row('Stages', 9,
             [8, graph('Where the time goes, p50',
                 'source → publish: encoded and queued until the sender takes it. publish → post: until the batch is committed (doorbells rung, or the ring\'s tail stored). publish → receive contains publish → post. The first rises: the sender is saturated; the last alone: subscribers.',

@@ -39,6 +39,7 @@ pub struct SubscriberCollector {
 struct Shown {
     statistics: Statistics,
     latency: LatencyCounts,
+    end_to_end: LatencyCounts,
 }
 
 impl SubscriberCollector {
@@ -53,9 +54,11 @@ impl SubscriberCollector {
     /// not for every snapshot. Never waits for a scrape: when one is going on, the next call shows
     /// more.
     pub fn show(&self, subscriber: &Subscriber) {
-        let fresh =
-            Shown { statistics: subscriber.statistics(), latency: subscriber.latency_counts() };
-        self.put(fresh);
+        self.put(Shown {
+            statistics: subscriber.statistics(),
+            latency: subscriber.latency_counts(),
+            end_to_end: subscriber.end_to_end_counts(),
+        });
     }
 
     fn put(&self, fresh: Shown) {
@@ -72,7 +75,7 @@ impl Collector for SubscriberCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shown { statistics, latency } = &*shown;
+        let Shown { statistics, latency, end_to_end } = &*shown;
         let labels = [("subscriber", &*self.name)];
         let mut out = Families::default();
         for (name, help, count) in counters(statistics) {
@@ -82,6 +85,7 @@ impl Collector for SubscriberCollector {
             out.gauge_of(Named(name, help), &labels, value);
         }
         out.latencies_of(DELIVERY, &labels, latency);
+        out.latencies_of(END_TO_END, &labels, end_to_end);
         out.into_inner()
     }
 }
@@ -90,6 +94,14 @@ const DELIVERY: Named = Named(
     "tapecast_sdk_delivery_seconds",
     "From publishing to being handed to the application, initial images left out. Two clocks: see \
      tapecast_sdk_clock_error_seconds.",
+);
+
+const END_TO_END: Named = Named(
+    "tapecast_sdk_end_to_end_seconds",
+    "From the feed's receive time (ts_recv) to being handed to the application, initial images \
+     left out. Counted from 0 to 60 s: not without a trustworthy ts_recv, not when it is later, \
+     not when it is older as in replayed or simulated days. Clocks of feed and subscriber, \
+     nothing corrected.",
 );
 
 type Told<T> = (&'static str, &'static str, T);
@@ -192,7 +204,9 @@ mod tests {
         [400, 4_900, 70_000_000_000].into_iter().for_each(|ns| latency.record(ns));
         let statistics =
             Statistics { delivered: 7, conflated: 2, lag_ns: 1_500_000_000, ..Default::default() };
-        *collector.shown.lock().unwrap() = Shown { statistics, latency };
+        let mut end_to_end = LatencyCounts::default();
+        end_to_end.record(59_000);
+        *collector.shown.lock().unwrap() = Shown { statistics, latency, end_to_end };
         let mut text = Vec::new();
         TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -203,6 +217,9 @@ mod tests {
             r#"tapecast_sdk_delivery_seconds_bucket{subscriber="risk \"1\"",le="0.000005"} 2"#,
             r#"tapecast_sdk_delivery_seconds_bucket{subscriber="risk \"1\"",le="1"} 2"#,
             r#"tapecast_sdk_delivery_seconds_count{subscriber="risk \"1\""} 3"#,
+            r#"tapecast_sdk_end_to_end_seconds_bucket{subscriber="risk \"1\"",le="0.00005"} 0"#,
+            r#"tapecast_sdk_end_to_end_seconds_bucket{subscriber="risk \"1\"",le="0.00007"} 1"#,
+            r#"tapecast_sdk_end_to_end_seconds_count{subscriber="risk \"1\""} 1"#,
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
         }

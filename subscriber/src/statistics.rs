@@ -16,6 +16,10 @@ use crate::sampling::{Delivered, Sampling};
 /// because only equal samples can be compared.
 const SKEW_EVERY: u64 = 16;
 
+/// Greatest age that is counted end to end, in nanoseconds: what the feed received longer ago is
+/// history that is replayed, and its age says nothing of the way.
+const END_TO_END_MAX_NS: u64 = 60_000_000_000;
+
 const _: () =
     assert!(BUCKETS + 1 == CELL_TRANSIT_WORDS, "a session cell has a word for each bucket");
 
@@ -142,15 +146,31 @@ struct Measured {
     skew: Option<SkewSampler>,
     taken: Vec<SkewRecord>,
     session: SessionTiming,
-    /// Latencies of the sessions before.
-    before: LatencyBuckets,
+    /// Those of the sessions before.
+    before: Distributions,
 }
 
 /// What the publisher is told about latency in the present session.
 #[derive(Clone, Debug, Default)]
 struct SessionTiming {
-    transit: LatencyBuckets,
+    distributions: Distributions,
     sampling: Sampling,
+}
+
+/// How long snapshots took, by bucket.
+#[derive(Clone, Copy, Debug, Default)]
+struct Distributions {
+    /// From publish to delivery.
+    transit: LatencyBuckets,
+    /// From the feed's receive time to delivery.
+    end_to_end: LatencyBuckets,
+}
+
+impl Distributions {
+    fn merge(&mut self, other: &Self) {
+        self.transit.merge(&other.transit);
+        self.end_to_end.merge(&other.end_to_end);
+    }
 }
 
 impl Recorder {
@@ -162,7 +182,7 @@ impl Recorder {
             skew,
             taken: Vec::new(),
             session: SessionTiming::default(),
-            before: LatencyBuckets::new(),
+            before: Distributions::default(),
         };
         Self {
             timing: latency.then(|| Box::new(timing)),
@@ -199,7 +219,7 @@ impl Recorder {
         self.is_suspect.resize(capacity, false);
         if let Some(timing) = self.timing.as_deref_mut() {
             timing.jitter.clear();
-            timing.before.merge(&timing.session.transit);
+            timing.before.merge(&timing.session.distributions);
             timing.session = SessionTiming::default();
             timing.take_skew(ended);
         }
@@ -219,19 +239,30 @@ impl Recorder {
     /// What the publisher is told in full; `None` where latency is not measured.
     pub(crate) fn timing(&self, clock: ClockReport) -> Option<Timing> {
         let Measured { jitter, session, .. } = self.timing.as_deref()?;
-        let SessionTiming { transit, sampling } = session;
-        let mut words = [0; CELL_TRANSIT_WORDS];
-        words[..BUCKETS].copy_from_slice(&transit.counts);
-        words[BUCKETS] = transit.sum_ns;
-        let samples = *sampling.samples();
-        Some(Timing { transit: words, jitter_ns: jitter.ns(), clock, samples })
+        let SessionTiming { distributions, sampling } = session;
+        Some(Timing {
+            transit: words_of(&distributions.transit),
+            end_to_end: words_of(&distributions.end_to_end),
+            jitter_ns: jitter.ns(),
+            clock,
+            samples: *sampling.samples(),
+        })
     }
 
-    /// Latencies by bucket, over all sessions.
+    /// Latencies from publish to delivery by bucket, over all sessions.
     pub(crate) fn latency_counts(&self) -> LatencyCounts {
-        let Some(timing) = self.timing.as_deref() else { return LatencyCounts::new() };
+        self.distributions().transit
+    }
+
+    /// Ages from the feed's receive time to delivery by bucket, over all sessions.
+    pub(crate) fn end_to_end_counts(&self) -> LatencyCounts {
+        self.distributions().end_to_end
+    }
+
+    fn distributions(&self) -> Distributions {
+        let Some(timing) = self.timing.as_deref() else { return Distributions::default() };
         let mut all = timing.before;
-        all.merge(&timing.session.transit);
+        all.merge(&timing.session.distributions);
         all
     }
 
@@ -275,6 +306,9 @@ impl Measured {
         self.latency.record(transit_ns);
         self.jitter.on_transit(transit_ns);
         self.session.on_delivery(record, transit_ns);
+        if let Some(age_ns) = age_ns(record, received) {
+            self.session.distributions.end_to_end.record(age_ns);
+        }
         if let Some(skew) = &mut self.skew
             && !flags.contains(Flags::CONFLATED)
         {
@@ -301,7 +335,7 @@ impl Measured {
 impl SessionTiming {
     #[inline]
     fn on_delivery(&mut self, record: &Record<'_>, transit_ns: u64) {
-        self.transit.record(transit_ns);
+        self.distributions.transit.record(transit_ns);
         self.sampling.on_delivery(&Delivered {
             sequence: record.channel_sequence().get(),
             published: record.ts_publish(),
@@ -309,6 +343,26 @@ impl SessionTiming {
             conflated: record.flags().contains(Flags::CONFLATED),
         });
     }
+}
+
+/// As a session cell has them.
+fn words_of(buckets: &LatencyBuckets) -> [u64; CELL_TRANSIT_WORDS] {
+    let mut words = [0; CELL_TRANSIT_WORDS];
+    words[..BUCKETS].copy_from_slice(&buckets.counts);
+    words[BUCKETS] = buckets.sum_ns;
+    words
+}
+
+/// From the feed's receive time to delivery in nanoseconds, where that says how long the way is:
+/// `None` for a record without a time that can be trusted, one from the future (the clocks differ,
+/// or the feed has none and wrote the largest number), and history.
+#[inline]
+fn age_ns(record: &Record<'_>, received: Nanos) -> Option<u64> {
+    let ts_recv = record.header().ts_recv;
+    if ts_recv == 0 || record.flags().contains(Flags::BAD_TS_RECV) {
+        return None;
+    }
+    received.get().checked_sub(ts_recv).filter(|age_ns| *age_ns <= END_TO_END_MAX_NS)
 }
 
 /// Accounts of instruments over all sessions, by what they are called.
@@ -376,4 +430,121 @@ fn session_accounts<'a, E: Endpoint>(
             last_sequence: totals.last_sequence.get(),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tapecast_telemetry::BOUNDS_NS;
+    use tapecast_wire::limits::PAGE_BYTES;
+    use tapecast_wire::{InstrumentId, Sequence, SnapshotFields, TradingStatus, encode_snapshot};
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    const RECEIVED: Nanos = Nanos(1_800_000_000_000_000_000);
+
+    /// Delivers one snapshot with these flags and this receive time at [`RECEIVED`].
+    fn deliver(recorder: &mut Recorder, flags: Flags, ts_recv: u64) {
+        let fields = SnapshotFields {
+            instrument_id: InstrumentId(0),
+            flags: Flags::NONE,
+            trading_status: TradingStatus::Trading,
+            epoch: Epoch(1),
+            channel_sequence: Sequence(1),
+            instrument_sequence: Sequence(1),
+            feed_sequence: 1,
+            ts_event: 1,
+            ts_recv,
+            last_trade_price: 0,
+            last_trade_quantity: 0,
+        };
+        let mut memory = vec![0_u64; PAGE_BYTES / 8];
+        encode_snapshot(memory.as_mut_bytes(), &fields, &[], &[]).unwrap();
+        let mut header = *Record::parse(memory.as_bytes()).unwrap().header();
+        header.flags = flags;
+        header.ts_publish = RECEIVED.get() - 1_500;
+        header.write_to_prefix(memory.as_mut_bytes()).unwrap();
+        let record = Record::parse(memory.as_bytes()).unwrap();
+        recorder.on_delivery(&record, || RECEIVED).unwrap();
+    }
+
+    fn recorder() -> Recorder {
+        Recorder::new(true, 0, 4)
+    }
+
+    /// What was counted end to end of one snapshot that is always counted as transit.
+    fn counted(flags: Flags, ts_recv: u64) -> LatencyCounts {
+        let mut recorder = recorder();
+        deliver(&mut recorder, flags, ts_recv);
+        assert_eq!(recorder.latency_counts().count(), 1, "{flags:?} {ts_recv}");
+        recorder.end_to_end_counts()
+    }
+
+    fn of(ages_ns: &[u64]) -> LatencyCounts {
+        let mut counts = LatencyCounts::new();
+        ages_ns.iter().for_each(|age_ns| counts.record(*age_ns));
+        counts
+    }
+
+    #[test]
+    fn an_age_is_counted_in_its_bucket() {
+        for age_ns in [0, 99, 250_000, 999_999_999, 1_000_000_001, END_TO_END_MAX_NS] {
+            let counts = counted(Flags::NONE, RECEIVED.get() - age_ns);
+            let bucket = BOUNDS_NS.iter().position(|bound_ns| age_ns <= *bound_ns);
+            assert_eq!(counts.counts[bucket.unwrap_or(BUCKETS - 1)], 1, "{age_ns}");
+            assert_eq!((counts.count(), counts.sum_ns), (1, age_ns));
+        }
+    }
+
+    #[test]
+    fn history_the_future_and_no_time_at_all_are_not_counted() {
+        let year_ns = 365 * 86_400 * 1_000_000_000;
+        for ts_recv in [
+            0,
+            1,
+            RECEIVED.get() - year_ns,
+            RECEIVED.get() - END_TO_END_MAX_NS - 1,
+            RECEIVED.get() + 1,
+            RECEIVED.get() + year_ns,
+            u64::MAX,
+        ] {
+            assert_eq!(counted(Flags::NONE, ts_recv), of(&[]), "{ts_recv}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_the_feed_does_not_trust_is_not_counted_and_a_conflated_one_is() {
+        let ts_recv = RECEIVED.get() - 5_000;
+        assert_eq!(counted(Flags::BAD_TS_RECV, ts_recv), of(&[]));
+        assert_eq!(counted(Flags::CONFLATED, ts_recv), of(&[5_000]));
+        assert_eq!(counted(Flags::SUSPECT, ts_recv), of(&[5_000]));
+    }
+
+    #[test]
+    fn an_initial_image_has_neither_latency() {
+        let mut recorder = recorder();
+        deliver(&mut recorder, Flags::INITIAL_IMAGE, RECEIVED.get() - 5_000);
+        assert_eq!((recorder.latency_counts(), recorder.end_to_end_counts()), (of(&[]), of(&[])));
+    }
+
+    #[test]
+    fn a_publisher_is_told_those_of_its_session_and_the_application_all() {
+        let mut recorder = recorder();
+        deliver(&mut recorder, Flags::NONE, RECEIVED.get() - 7_000);
+        recorder.begin_session(Epoch(1), 4);
+        deliver(&mut recorder, Flags::NONE, RECEIVED.get() - 90_000);
+        deliver(&mut recorder, Flags::NONE, 0);
+        assert_eq!(recorder.end_to_end_counts(), of(&[7_000, 90_000]));
+        assert_eq!(recorder.latency_counts(), of(&[1_500; 3]));
+        let told = recorder.timing(ClockReport::default()).unwrap();
+        assert_eq!(told.end_to_end, words_of(&of(&[90_000])));
+        assert_eq!(told.transit, words_of(&of(&[1_500; 2])));
+    }
+
+    #[test]
+    fn nothing_is_counted_where_latency_is_not_measured() {
+        let recorder = Recorder::new(false, 0, 4);
+        assert_eq!(recorder.end_to_end_counts(), of(&[]));
+        assert!(recorder.timing(ClockReport::default()).is_none());
+    }
 }

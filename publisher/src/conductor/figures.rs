@@ -2,7 +2,7 @@
 
 use tapecast_control::ListenerStats;
 use tapecast_core::lag::Lag;
-use tapecast_fabric::{Host, NetworkStats, SessionStats, Timing};
+use tapecast_fabric::{CELL_TRANSIT_WORDS, Host, NetworkStats, SessionStats, Timing};
 use tapecast_telemetry::{BUCKETS, LatencyBuckets};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Nanos, SessionId};
@@ -156,11 +156,13 @@ impl SessionFigures {
     /// Latencies from publish to delivery.
     #[must_use]
     pub fn delivery(&self) -> LatencyBuckets {
-        let words = &self.timing.transit;
-        let mut buckets = LatencyBuckets::new();
-        buckets.counts.copy_from_slice(&words[..BUCKETS]);
-        buckets.sum_ns = words[BUCKETS];
-        buckets
+        buckets_of(&self.timing.transit)
+    }
+
+    /// Ages from the feed's receive time to delivery.
+    #[must_use]
+    pub fn end_to_end(&self) -> LatencyBuckets {
+        buckets_of(&self.timing.end_to_end)
     }
 
     /// Its clock less the time at which it last gave a sign of life; nothing before the first.
@@ -168,6 +170,14 @@ impl SessionFigures {
     pub fn heartbeat_age(&self, now: Nanos) -> Option<Nanos> {
         (self.stats.heartbeat.0 > 0).then(|| now.since(self.stats.heartbeat))
     }
+}
+
+/// A distribution as a session's cell has it. Any words will do: the sums over them may wrap.
+fn buckets_of(words: &[u64; CELL_TRANSIT_WORDS]) -> LatencyBuckets {
+    let mut buckets = LatencyBuckets::new();
+    buckets.counts.copy_from_slice(&words[..BUCKETS]);
+    buckets.sum_ns = words[BUCKETS];
+    buckets
 }
 
 impl<H: Host> Conductor<H> {

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use rustix::process::Signal;
+use tapecast_fabric::{CELL_TRANSIT_WORDS, Timing};
 use tapecast_wire::attach::Policy;
 
 use crate::support::{Bench, Daemon, Subscriber, error_line, program, request, stderr};
@@ -182,6 +183,46 @@ fn totals_balance_with_what_the_subscriber_counts_and_the_report() {
     let report = bench.report();
     assert_eq!(report["totals"]["published"], published as u64);
     assert_eq!(report["source"]["messages"], 20_000);
+}
+
+#[test]
+fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
+    let bench = Bench::new();
+    let mut served = Served::start(&bench, []);
+    let mut subscriber =
+        Subscriber::attach(&bench.socket(), &request("desk", Policy::Conflate, &[])).unwrap();
+    let mut timing = Timing::default();
+    // Two of at most 100 ns, five of at most 150 ns and one beyond all bounds; then the sum.
+    (timing.end_to_end[0], timing.end_to_end[1]) = (2, 5);
+    (timing.end_to_end[CELL_TRANSIT_WORDS - 2], timing.end_to_end[CELL_TRANSIT_WORDS - 1]) =
+        (1, 59_000_000_700);
+    (timing.transit[1], timing.transit[CELL_TRANSIT_WORDS - 1]) = (11, 1_400);
+    subscriber.receiver.show_timing(&timing);
+    served.until("the session is told", |series| {
+        series.keys().any(|key| key.starts_with("tapecast_subscriber_end_to_end_seconds_count"))
+    });
+    let series = served.scrape();
+    let at = |name: &str, label: &str| of(&series, name, label).unwrap().1;
+    for (le, count) in [("0.0000001", 2.0), ("0.00000015", 7.0), ("1", 7.0), ("+Inf", 8.0)] {
+        let label = format!("le=\"{le}\"");
+        assert_eq!(at("tapecast_subscriber_end_to_end_seconds_bucket", &label), count, "{le}");
+    }
+    for (name, expected) in [
+        ("tapecast_subscriber_end_to_end_seconds_count", 8.0),
+        ("tapecast_subscriber_end_to_end_seconds_sum", 59.0000007),
+        ("tapecast_subscriber_delivery_seconds_count", 11.0),
+        ("tapecast_subscriber_delivery_seconds_sum", 0.0000014),
+    ] {
+        assert_eq!(at(name, "subscriber=\"desk\""), expected, "{name}");
+    }
+
+    // A session may say anything: its own series are wrong then, and nothing else.
+    timing.end_to_end = [u64::MAX; CELL_TRANSIT_WORDS];
+    subscriber.receiver.show_timing(&timing);
+    let series = served.scrape();
+    assert!(value(&series, "tapecast_subscriber_end_to_end_seconds_sum") > 1e10);
+    assert_eq!(value(&series, "tapecast_subscriber_delivery_seconds_count"), 11.0);
+    assert_eq!(value(&series, "tapecast_sessions"), 1.0);
 }
 
 #[test]

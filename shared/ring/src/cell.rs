@@ -12,6 +12,8 @@
 //! line 15… transit    latencies by bucket | their sum, ns   (buckets: tapecast-telemetry)
 //! line 21  clock      jitter, ns | offset, ns | error of that, ns | round trip, ns
 //! line 22… samples    channel sequence, latency in ns: that of time slot n at pair n mod 32
+//! line 26… end to end ages by bucket | their sum, ns   (the same buckets)
+//! line 31  start      where the session begins: the fabric's, not touched here
 //! ```
 //!
 //! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
@@ -38,10 +40,12 @@ pub const CELL_BYTES: usize = PAGE_BYTES;
 /// Words of a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
 /// Version of the cell's layout. Counts up with every change to this module's diagram.
-pub const CELL_LAYOUT_VERSION: u64 = 4;
+pub const CELL_LAYOUT_VERSION: u64 = 5;
 /// Requests that can be open at once.
 pub const CELL_REQUESTS: u64 = 64;
-/// Buckets of the latencies, and their sum.
+/// The first word of the last line, which is the fabric's: where the session begins.
+pub const CELL_START_WORD: usize = CELL_WORDS - LINE_WORDS;
+/// Buckets of one distribution of latencies, and their sum.
 pub const CELL_TRANSIT_WORDS: usize = 45;
 /// Snapshots whose latency is told by itself: one for each time slot, the newest.
 pub const CELL_SAMPLES: usize = 32;
@@ -97,11 +101,13 @@ const REQUEST_IDS_WORD: usize = 7 * LINE_WORDS;
 const TRANSIT_WORD: usize = 15 * LINE_WORDS;
 const CLOCK_WORD: usize = 21 * LINE_WORDS;
 const SAMPLES_WORD: usize = 22 * LINE_WORDS;
-const TIMING_END_WORD: usize = SAMPLES_WORD + 2 * CELL_SAMPLES;
+const END_TO_END_WORD: usize = 26 * LINE_WORDS;
+const TIMING_END_WORD: usize = END_TO_END_WORD + CELL_TRANSIT_WORDS;
 
 const _: () = assert!(REQUEST_IDS_WORD + (CELL_REQUESTS as usize) <= TRANSIT_WORD);
 const _: () = assert!(TRANSIT_WORD + CELL_TRANSIT_WORDS <= CLOCK_WORD);
-const _: () = assert!(TIMING_END_WORD <= CELL_WORDS);
+const _: () = assert!(SAMPLES_WORD + 2 * CELL_SAMPLES <= END_TO_END_WORD);
+const _: () = assert!(TIMING_END_WORD <= CELL_START_WORD);
 
 /// The words that a batch changes: position, channel sequence, receives, seal.
 pub const CREDIT_WORDS: core::ops::Range<usize> = CONSUMED_WORD..CREDIT_SEAL_WORD + 1;
@@ -109,7 +115,7 @@ pub const CREDIT_WORDS: core::ops::Range<usize> = CONSUMED_WORD..CREDIT_SEAL_WOR
 pub const COUNTER_WORDS: core::ops::Range<usize> = COUNTERS_WORD..COUNTERS_WORD + 5;
 /// The words of the latency figures.
 pub const LATENCY_WORDS: core::ops::Range<usize> = LATENCY_WORD..LATENCY_WORD + 5;
-/// The words of latencies by bucket, clock and samples.
+/// The words of latencies by bucket, clock, samples and ages by bucket.
 pub const TIMING_WORDS: core::ops::Range<usize> = TRANSIT_WORD..TIMING_END_WORD;
 /// The word of the heartbeat.
 pub const HEARTBEAT_WORDS: core::ops::Range<usize> = HEARTBEAT_WORD..HEARTBEAT_WORD + 1;
@@ -166,6 +172,8 @@ pub struct CellTiming {
     /// Latencies from publish to delivery since the session began: a count for each bucket, and
     /// their sum in nanoseconds.
     pub transit: [u64; CELL_TRANSIT_WORDS],
+    /// Ages from the feed's receive time to delivery since the session began, in the same form.
+    pub end_to_end: [u64; CELL_TRANSIT_WORDS],
     /// Interarrival jitter (RFC 3550 §6.4.1), ns.
     pub jitter_ns: u64,
     /// How the two ends' clocks relate.
@@ -190,6 +198,7 @@ impl Default for CellTiming {
     fn default() -> Self {
         Self {
             transit: [0; CELL_TRANSIT_WORDS],
+            end_to_end: [0; CELL_TRANSIT_WORDS],
             jitter_ns: 0,
             clock: CellClock::default(),
             samples: [(0, 0); CELL_SAMPLES],
@@ -393,12 +402,13 @@ impl CellReader {
         CellLatency { count, p50_ns, p99_ns, p999_ns, max_ns }
     }
 
-    /// Latencies by bucket, clock and samples, as the subscriber says.
+    /// Latencies and ages by bucket, clock and samples, as the subscriber says.
     #[must_use]
     pub fn timing(&self) -> CellTiming {
         let word = |index| self.word(index);
         CellTiming {
-            transit: core::array::from_fn(|index| word(TRANSIT_WORD + index)),
+            transit: self.figures(TRANSIT_WORD),
+            end_to_end: self.figures(END_TO_END_WORD),
             jitter_ns: word(CLOCK_WORD),
             clock: CellClock {
                 offset_ns: word(CLOCK_WORD + 1).cast_signed(),
@@ -436,7 +446,7 @@ impl CellReader {
         self.words.atomics()[index].load(Ordering::Relaxed)
     }
 
-    fn figures(&self, start: usize) -> [u64; 5] {
+    fn figures<const COUNT: usize>(&self, start: usize) -> [u64; COUNT] {
         core::array::from_fn(|index| self.word(start + index))
     }
 }
@@ -539,17 +549,14 @@ impl CellWriter {
         self.set_figures(LATENCY_WORD, [count, p50_ns, p99_ns, p999_ns, max_ns]);
     }
 
-    /// Announces latencies by bucket, clock and samples.
+    /// Announces latencies and ages by bucket, clock and samples.
     pub fn set_timing(&self, timing: &CellTiming) {
-        let CellTiming { transit, jitter_ns, clock, samples } = timing;
-        for (index, count) in transit.iter().enumerate() {
-            self.store(TRANSIT_WORD + index, *count);
-        }
+        let CellTiming { transit, end_to_end, jitter_ns, clock, samples } = timing;
+        self.set_figures(TRANSIT_WORD, *transit);
+        self.set_figures(END_TO_END_WORD, *end_to_end);
         let CellClock { offset_ns, error_ns, round_trip_ns } = *clock;
         let words = [*jitter_ns, offset_ns.cast_unsigned(), error_ns, round_trip_ns];
-        for (index, word) in words.into_iter().enumerate() {
-            self.store(CLOCK_WORD + index, word);
-        }
+        self.set_figures(CLOCK_WORD, words);
         for (index, (sequence, latency_ns)) in samples.iter().enumerate() {
             self.store(SAMPLES_WORD + 2 * index, *sequence);
             self.store(SAMPLES_WORD + 2 * index + 1, *latency_ns);
@@ -583,7 +590,7 @@ impl CellWriter {
         self.words.atomics()[index].store(value, Ordering::Relaxed);
     }
 
-    fn set_figures(&self, start: usize, figures: [u64; 5]) {
+    fn set_figures<const COUNT: usize>(&self, start: usize, figures: [u64; COUNT]) {
         for (index, figure) in figures.into_iter().enumerate() {
             self.store(start + index, figure);
         }

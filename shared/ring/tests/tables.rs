@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use records::{prove, record};
-use tapecast_ring::cell::{CELL_WORDS, CellCounters, CellError, CellLatency, ConsumedError};
+use tapecast_ring::cell::{
+    CELL_SAMPLES, CELL_TRANSIT_WORDS, CELL_WORDS, CellClock, CellCounters, CellError, CellLatency,
+    CellTiming, ConsumedError, TIMING_WORDS,
+};
 use tapecast_ring::directory::{DirectoryError, DirectoryReadError, directory_words};
 use tapecast_ring::latest::{LatestError, LatestShape, LatestShapeError};
 use tapecast_ring::{
@@ -207,6 +210,45 @@ fn a_cell_tells_each_side_what_the_other_wrote() {
     writer.set_heartbeat(Nanos(6));
     assert_eq!(reader.heartbeat(), Nanos(6));
     assert_eq!(reader.session_id(), SessionId(7));
+}
+
+/// Timing whose figures are all different, and none is 0.
+fn timing() -> CellTiming {
+    CellTiming {
+        transit: std::array::from_fn(|index| 1_000 + index as u64),
+        end_to_end: std::array::from_fn(|index| 2_000 + index as u64),
+        jitter_ns: 3,
+        clock: CellClock { offset_ns: -4, error_ns: 5, round_trip_ns: 6 },
+        samples: std::array::from_fn(|index| (3_000 + index as u64, 4_000 + index as u64)),
+    }
+}
+
+#[test]
+fn each_figure_of_the_timing_has_a_word_of_its_own_and_all_are_among_those_that_are_sent() {
+    let (words, reader, writer) = cell();
+    let all = |words: &WordsMut| -> Vec<u64> {
+        (0..CELL_WORDS).map(|word| words.load(word).unwrap()).collect()
+    };
+    let before = all(&words);
+    writer.set_timing(&timing());
+    assert_eq!(reader.timing(), timing());
+    let after = all(&words);
+    let changed: Vec<usize> = (0..CELL_WORDS).filter(|i| before[*i] != after[*i]).collect();
+    assert_eq!(changed.len(), 2 * CELL_TRANSIT_WORDS + 4 + 2 * CELL_SAMPLES);
+    assert_eq!(changed.first(), Some(&TIMING_WORDS.start));
+    assert_eq!(changed.last(), Some(&(TIMING_WORDS.end - 1)));
+
+    writer.set_timing(&CellTiming::default());
+    assert_eq!(all(&words), before, "nothing else was touched");
+}
+
+#[test]
+fn whatever_a_subscriber_writes_as_its_timing_is_only_figures() {
+    let (words, reader, _) = cell();
+    TIMING_WORDS.for_each(|word| words.store(word, u64::MAX).unwrap());
+    let CellTiming { transit, end_to_end, samples, .. } = reader.timing();
+    assert_eq!((transit, end_to_end), ([u64::MAX; _], [u64::MAX; _]));
+    assert_eq!(samples, [(u64::MAX, u64::MAX); CELL_SAMPLES]);
 }
 
 #[test]

@@ -41,6 +41,22 @@ impl Subscriber {
         self.recorder.latency_counts()
     }
 
+    /// Ages of snapshots end to end by bucket, over all sessions: from when the feed message was
+    /// received ([`Snapshot::ts_recv`](crate::Snapshot::ts_recv)) to delivery to this subscriber,
+    /// initial images left out.
+    ///
+    /// Counted from 0 to 60 s, both inclusive. Not counted: a receive time that is 0 or flagged
+    /// with [`Flags::BAD_TS_RECV`](crate::Flags::BAD_TS_RECV), one that is later than the delivery,
+    /// and one that is more than 60 s ago, as in history that is replayed. So a recorded or
+    /// simulated day has none of them; a feed that is stamped as it comes in has all. Between
+    /// hosts two clocks are compared and nothing is corrected, as in [`Self::latency_counts`].
+    ///
+    /// All zero when the builder was told not to measure latency.
+    #[must_use]
+    pub fn end_to_end_counts(&self) -> LatencyCounts {
+        self.recorder.end_to_end_counts()
+    }
+
     /// What became of each instrument's snapshots over all sessions, sorted by symbol. Allocates.
     #[must_use]
     pub fn accounts(&self) -> Vec<InstrumentAccount> {

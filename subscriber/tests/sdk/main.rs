@@ -5,6 +5,7 @@ mod ab;
 mod choosing;
 mod command;
 mod descriptor;
+mod end_to_end;
 mod feed;
 mod kept_ring;
 mod loss;

@@ -9,10 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tapecast_control::{Access, Listener, ListenerOptions, Pending};
-use tapecast_fabric::Fabric;
 use tapecast_fabric::park::{Parker, Ringer};
 use tapecast_fabric::pool::{Pool, PoolConfig};
-use tapecast_fabric::shm::{Sealing, Shm, ShmConfig, ShmFabric, ShmHost, ShmSession, WakerThread};
+use tapecast_fabric::shm::{
+    Sealing, SessionMonitor, Shm, ShmConfig, ShmFabric, ShmHost, ShmSession, WakerThread,
+};
+use tapecast_fabric::{Fabric, Monitor, Timing};
 use tapecast_wire::attach::{Accepted, Farewell, Refusal};
 use tapecast_wire::{
     Epoch, Flags, Instrument, InstrumentId, Level, Nanos, Sequence, SessionId, SnapshotFields,
@@ -30,6 +32,7 @@ pub(crate) struct Stage {
     sender: Sender<Command>,
     ringer: Ringer,
     names: Names,
+    monitors: Monitors,
     farewell: watch::Sender<Parting>,
     conductor: Option<JoinHandle<()>>,
     sending: Option<JoinHandle<()>>,
@@ -39,6 +42,8 @@ pub(crate) struct Stage {
 }
 
 type Names = Arc<Mutex<Vec<String>>>;
+/// Of all sessions that there ever were.
+type Monitors = Arc<Mutex<Vec<SessionMonitor>>>;
 
 /// What sessions are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +72,13 @@ pub(crate) struct Book {
     pub(crate) bid: i64,
     pub(crate) flags: Flags,
     pub(crate) status: TradingStatus,
+    /// When the feed received it; nothing for the usual time, which is long ago.
+    pub(crate) ts_recv: Option<Nanos>,
 }
 
 impl Book {
     pub(crate) fn of(id: u32, bid: i64) -> Self {
-        Self { id, bid, flags: Flags::NONE, status: TradingStatus::Trading }
+        Self { id, bid, flags: Flags::NONE, status: TradingStatus::Trading, ts_recv: None }
     }
 }
 
@@ -161,6 +168,7 @@ impl Stage {
             sender,
             ringer,
             names: Names::default(),
+            monitors: Monitors::default(),
             farewell,
             conductor: None,
             sending: Some(sending),
@@ -183,8 +191,9 @@ impl Stage {
         partings: watch::Receiver<Parting>,
     ) {
         let names = Arc::clone(&self.names);
+        let monitors = Arc::clone(&self.monitors);
         let (sender, ringer) = (self.sender.clone(), self.ringer.clone());
-        let conductor = Conductor { host, epoch, names, sender, ringer, partings };
+        let conductor = Conductor { host, epoch, names, monitors, sender, ringer, partings };
         let (socket, (ready, opened)) = (socket.to_owned(), mpsc::channel());
         self.conductor = Some(thread::spawn(move || conductor.run(socket, &ready)));
         opened.recv().expect("a listener");
@@ -224,6 +233,11 @@ impl Stage {
         self.sender.send(Command::Attended(reply)).expect("a sender");
         self.ringer.ring();
         answer.recv().expect("a sender that answers")
+    }
+
+    /// What the newest session has said of its latencies.
+    pub(crate) fn told(&self) -> Timing {
+        self.monitors.lock().expect("monitors").last().expect("a session").timing()
     }
 
     /// Shows no sign of life until the returned guard is dropped.
@@ -288,7 +302,7 @@ fn pool() -> Pool {
     Pool::new(PoolConfig { huge_pages: false }).expect("a pool")
 }
 
-fn unix_now() -> Nanos {
+pub(crate) fn unix_now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
     Nanos(since.as_nanos() as u64)
 }
@@ -368,7 +382,7 @@ impl Sending {
             instrument_sequence: Sequence(sequence),
             feed_sequence: channel_sequence,
             ts_event: OPEN_NS + channel_sequence * 1_000,
-            ts_recv: OPEN_NS + channel_sequence * 1_000 + 500,
+            ts_recv: book.ts_recv.map_or(OPEN_NS + channel_sequence * 1_000 + 500, Nanos::get),
             last_trade_price: book.bid,
             last_trade_quantity: 7,
         };
@@ -399,6 +413,7 @@ struct Conductor {
     host: ShmHost,
     epoch: u64,
     names: Names,
+    monitors: Monitors,
     sender: Sender<Command>,
     ringer: Ringer,
     partings: watch::Receiver<Parting>,
@@ -451,6 +466,7 @@ impl Conductor {
         }
         let (session, descriptors) =
             self.host.prepare(pending.request().policy).expect("a session");
+        self.monitors.lock().expect("monitors").push(session.monitor());
         let (reply, attached) = tokio::sync::oneshot::channel();
         self.command(Command::Attach(session, reply));
         let session_id = attached.await.ok()?;

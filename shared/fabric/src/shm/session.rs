@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::net::{SendFlags, send};
 use tapecast_core::session::Eviction;
-use tapecast_ring::cell::{CELL_WORDS, ConsumedError};
+use tapecast_ring::cell::{CELL_START_WORD, CELL_WORDS, ConsumedError};
 use tapecast_ring::{CellReader, RegionReader, WordsMut};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::{Position, Sequence};
@@ -17,11 +17,11 @@ use crate::{LatencyReport, Monitor, SessionCounts, SessionStats, Timing};
 /// session, before the subscriber has the cell, and nobody does afterwards.
 ///
 /// ```text
-/// word CELL_WORDS - 16    channel sequence of the last snapshot before the session
-/// word CELL_WORDS - 15    whether the writer is gated by this session: see [`Gate`]
+/// word CELL_START_WORD        channel sequence of the last snapshot before the session
+/// word CELL_START_WORD + 1    whether the writer is gated by this session: see [`Gate`]
 /// ```
-const START_SEQUENCE_WORD: usize = CELL_WORDS - 16;
-const GATE_WORD: usize = CELL_WORDS - 15;
+const START_SEQUENCE_WORD: usize = CELL_START_WORD;
+const GATE_WORD: usize = CELL_START_WORD + 1;
 
 /// Where a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
