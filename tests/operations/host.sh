@@ -10,30 +10,9 @@ export SYSTEMD_COLORS=0 SYSTEMD_PAGER='' DEBIAN_FRONTEND=noninteractive LC_ALL=C
 unit=tapecast-publisher config=/etc/tapecast/publisher.toml
 work=$(mktemp -d)
 chmod 1777 "$work"
-
-expect() { # WHAT COMMAND…
-    local what=$1
-    shift
-    if "$@" >"$work/expect" 2>&1; then
-        echo "ok: $what"
-        echo "$what" >>"$folder/passed-$name"
-    else
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/expect"
-        echo "$what" >>"$folder/failed-$name"
-    fi
-}
-fails() { ! "$@"; }
-# Looks again and again, for a bounded time.
-soon() { # COMMAND…
-    local end=$((SECONDS + 90))
-    while [[ $SECONDS -lt $end ]]; do
-        "$@" >"$work/soon" 2>&1 && return
-        sleep 0.2
-    done
-    cat "$work/soon"
-    return 1
-}
+. "$here/../scripts/expect.sh"
+# They are slow.
+soon_s=90
 
 # The machines have no ssh between them; what is copied goes through the folder.
 scp() {
@@ -43,12 +22,12 @@ scp() {
 export -f scp
 export folder
 
-# alice is who uses P, desk who uses S; each has been copied what scp says.
 # Their two processors are those of one machine here: the feed leaves some of that to the others.
 restrain() {
     mkdir -p "/etc/systemd/system/$unit.service.d"
     printf '[Service]\nCPUQuota=80%%\n' >"/etc/systemd/system/$unit.service.d/emulated.conf"
 }
+# alice is who uses P, desk who uses S; each has been copied what scp says.
 settle() {
     restrain
     # There is no network to fetch from, and reading the lists takes an emulated machine minutes; so
@@ -119,4 +98,6 @@ while IFS=$'\t' read -r -u 3 host prompt command; do
     fi
 done 3<"$folder/commands"
 . "$here/checks.sh"
-[[ ! -s $folder/failed-$name ]]
+echo "$passed" >"$folder/passed-$name"
+echo "$failed" >"$folder/failed-$name"
+[[ $failed -eq 0 ]]

@@ -10,38 +10,7 @@ export SYSTEMD_COLORS=0 SYSTEMD_PAGER='' DEBIAN_FRONTEND=noninteractive LC_ALL=C
 work=$(mktemp -d)
 # The subscribers write there.
 chmod 1777 "$work"
-passed=0 failed=0
-
-expect() { # WHAT COMMAND…
-    local what=$1
-    shift
-    if "$@" >"$work/expect" 2>&1; then
-        echo "ok: $what"
-        passed=$((passed + 1))
-    else
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/expect"
-        failed=$((failed + 1))
-    fi
-}
-run() { # COMMAND…; sets `status`, and keeps what it printed
-    status=0
-    "$@" >"$work/printed" 2>&1 || status=$?
-}
-ended_with() { echo "status $status, expected $1"; cat "$work/printed"; [[ $status -eq $1 ]]; }
-printed() { cat "$work/printed"; grep -qE -- "$1" "$work/printed"; }
-fails() { ! "$@"; }
-
-# Looks again and again, for a bounded time.
-soon() { # COMMAND…
-    local left
-    for ((left = 200; left > 0; left--)); do
-        "$@" >"$work/soon" 2>&1 && return
-        sleep 0.05
-    done
-    cat "$work/soon"
-    return 1
-}
+. ./expect.sh
 
 value() { systemctl show "$unit" --property "$1" --value; }
 is() { # PROPERTY PATTERN

@@ -12,19 +12,7 @@ profile=dev
 
 "$here/available.sh" || exit 0
 
-failed=0
-expect() { # WHAT COMMAND…
-    local what=$1
-    shift
-    if "$@" >"$work/expect" 2>&1; then
-        echo "ok: $what"
-    else
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/expect"
-        failed=1
-    fi
-}
-
+source tests/scripts/expect.sh
 work=$(mktemp -d -t tapecast-systemd.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
@@ -46,12 +34,12 @@ done
 package 0.1.0-1 first
 package 0.1.0-2 second
 echo 0.1.0-2 >"$work/load/second.version"
-cp "$here/hold-thread.pl" "$work/load/"
+cp "$here/hold-thread.pl" tests/scripts/expect.sh "$work/load/"
 if command -v lintian >/dev/null; then
     # What it leaves behind goes with the rest.
     expect 'lintian has no error to tell' env TMPDIR="$work" lintian --allow-root --fail-on error "$work/load/first.deb"
 else
     echo "skipped: lintian is not installed"
 fi
-"$here/boot.sh" "$here/inside.sh" "$work/load" || failed=1
-exit "$failed"
+"$here/boot.sh" "$here/inside.sh" "$work/load" || failed=$((failed + 1))
+[[ $failed -eq 0 ]]

@@ -10,28 +10,8 @@ work=$(mktemp -d -t tapecast-smoke.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-passed=0 failed=0
-
 # One VM answers several questions, since starting it is most of the cost.
-expect() { # WHAT COMMAND…
-    local what=$1
-    shift
-    if "$@" >"$work/expect" 2>&1; then
-        echo "ok: $what"
-        passed=$((passed + 1))
-    else
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/expect" "$work/printed"
-        failed=$((failed + 1))
-    fi
-}
-ended_with() { echo "status $status, expected $1"; [[ $status -eq $1 ]]; }
-printed() { grep -qE -- "$1" "$work/printed"; }
-
-run() { # COMMAND…; sets `status`
-    status=0
-    "$@" >"$work/printed" 2>&1 || status=$?
-}
+source "$here/../scripts/expect.sh"
 
 # Runs in the guest, given with its definition. The server takes one client and ends, the client
 # comes when the server is there: until then its connection is refused.
