@@ -60,7 +60,8 @@ node tests/monitor/check.mjs --prometheus "$prometheus" --instance "$publisher" 
     --sessions "$subscribers" --wait "${WAIT:-180}" || status=1
 healthy=$EPOCHSECONDS
 save() { get "http://$publisher/metrics" >"$folder/metrics.txt"; }
-until_true 60 'an answer of the publisher' save && mkdir -p "$kept" && cp "$folder/metrics.txt" "$kept/metrics-rdma.txt"
+until_true 60 'an answer of the publisher' save || status=1
+mkdir -p "$kept" && cp "$folder/metrics.txt" "$kept/metrics-rdma.txt"
 
 # Emulated machines answer late: that alone may make deliveries slow, clocks unreliable, and packets
 # be sent again. The pauses lag and conflate.
