@@ -63,7 +63,7 @@ export default dashboard({
                 { log: true, table: true })]),
         row('End to end, receipt of the feed to receipt by a subscriber', 9,
             [12, graph('End to end beside delivery, p50',
-                'Per channel. end to end: from the feed\'s receive time (ts_recv) to the subscriber; delivery: publish → receive, which is its last part. The gap is decoding, the book and the queue. Empty for recorded and simulated days, whose times are beyond the 60 s that are counted.',
+                'Per channel. end to end: from the feed\'s receive time (ts_recv) to the subscriber; delivery: publish → receive, which is its last part. The gap is decoding, the book and the queue. Empty for recorded and simulated days, whose times are beyond the 60 s that are counted, unless source.receive_time is host.',
                 's', besideDelivery(0.5), { log: true, table: true })],
             [12, graph('End to end beside delivery, p99',
                 'The same for one in a hundred. Only end to end rises: the publisher falls behind its feed, look at Where the time goes. Both rise: the subscribers. Feed and subscriber have clocks of their own, and nothing is corrected.',

@@ -392,6 +392,10 @@ config_flags! {
     /// Day of an ITCH file: auto or YYYY-MM-DD [default: auto]
     #[arg(value_name = "DAY", help_heading = "Source")]
     date: "date" => "source.date",
+    /// Who says when a message was received: feed (as recorded), or host (when it was due or read)
+    /// [default: feed]
+    #[arg(value_name = "feed|host", help_heading = "Source")]
+    receive_time: "receive-time" => "source.receive_time",
     /// Seed of the simulated exchange [default: 1]
     #[arg(value_name = "N", help_heading = "Source")]
     seed: "seed" => "source.synthetic.seed",

@@ -91,6 +91,16 @@ fn an_event_that_comes_late_is_due_at_once_and_the_feed_catches_up() {
 }
 
 #[test]
+fn what_is_late_was_due_when_the_feeds_clock_says_and_unpaced_everything_is_due_now() {
+    let mut pacer = Pacer::new(Pace::RealTime, None);
+    assert_eq!(pacer.due(FEED, Nanos(HOST)), Nanos(HOST));
+    assert_eq!(pacer.due(FEED + SECOND, Nanos(HOST + 5 * SECOND)), Nanos(HOST + SECOND));
+    assert_eq!(pacer.due(FEED + 9 * SECOND, Nanos(HOST + 5 * SECOND)), Nanos(HOST + 9 * SECOND));
+    let mut unpaced = Pacer::new(Pace::AsFast, None);
+    assert_eq!(unpaced.due(FEED, Nanos(HOST + SECOND)), Nanos(HOST + SECOND));
+}
+
+#[test]
 fn a_gap_longer_than_the_longest_is_waited_for_only_so_long() {
     let mut pacer = Pacer::new(Pace::RealTime, Some(Duration::from_secs(10)));
     wait(&mut pacer, 0.0, 0.0);

@@ -46,7 +46,7 @@ publish() { # RATE
         --set rdma.completion_depth=$((subscribers * 64)) --set rdma.timeout=18 --set rdma.retry_count=7 \
         --set metrics.address=10.0.2.15:7412 --set metrics.tls=off --set metrics.clock_error_max_us=50000 \
         --journal /tmp/journal --set 'journal.rotate_bytes=1 MiB' --set journal.keep=2 \
-        --instruments 20 --steady-rate $1 --burst-rate $((2 * $1)) --no-progress >publisher.log 2>&1 &"
+        --receive-time host --instruments 20 --steady-rate $1 --burst-rate $((2 * $1)) --no-progress >publisher.log 2>&1 &"
 }
 WITHIN=180 publish 150
 WITHIN=180 tell b "for number in \$(seq 3 $subscribers); do

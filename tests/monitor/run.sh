@@ -35,7 +35,7 @@ pause_again_and_again() {
 }
 
 mkdir -p "$folder/journal"
-start_publisher feed --instruments 50 --steady-rate "${RATE:-2000}" --burst-rate 20000 \
+start_publisher feed --receive-time host --instruments 50 --steady-rate "${RATE:-2000}" --burst-rate 20000 \
     --set 'shm.ring_bytes=256 KiB' --journal "$folder/journal" --set 'journal.rotate_bytes=4 MiB' \
     --set journal.keep=2
 start_load

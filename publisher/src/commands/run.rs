@@ -379,6 +379,7 @@ fn playback<S: Source>(args: &RunArgs, config: &Config, source: &S) -> Playback 
     };
     Playback {
         pacer: Pacer::new(config.source.pace.0, gap_max),
+        receive_time: config.source.receive_time,
         looping: config.source.looping.0,
         marks_end: !args.exit_at_end,
         meter,

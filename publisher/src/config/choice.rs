@@ -72,6 +72,16 @@ choice! {
 }
 
 choice! {
+    /// Who says when a feed message was received (`ts_recv`).
+    ReceiveTime {
+        /// The feed: the capture that recorded it, or the venue's own time where there is no other.
+        Feed = "feed",
+        /// This host: when the message was due by the pace, or, unpaced, when it was read.
+        Host = "host",
+    }
+}
+
+choice! {
     /// What the sender does when it has nothing to do.
     Idle {
         /// Burns its core: lowest latency.

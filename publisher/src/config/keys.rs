@@ -48,7 +48,7 @@ const fn key(path: &'static str, allowed: &'static str) -> Key {
 }
 
 /// Every key, in the order of the file.
-pub const KEYS: [Key; 77] = [
+pub const KEYS: [Key; 78] = [
     key("publisher.name", "any text"),
     key("publisher.socket", "a path of at most 107 bytes"),
     key("source.kind", "itch, dbn, journal, synthetic"),
@@ -61,6 +61,7 @@ pub const KEYS: [Key; 77] = [
     key("source.allow_truncated", TRUTH),
     key("source.date", "auto, or a day such as 2019-01-30"),
     key("source.event_end", "timestamp, message"),
+    key("source.receive_time", "feed, host"),
     key("source.synthetic.seed", "a whole number, 0 to 9223372036854775807"),
     key("source.synthetic.instruments", "1 to 10000"),
     key("source.synthetic.length", "endless, a time such as 60s (1s to 21600s), or 5000 messages"),

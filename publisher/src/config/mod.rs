@@ -30,8 +30,8 @@ use tapecast_wire::limits::{
 
 use crate::source::pacing::Pace;
 pub use choice::{
-    EventEnd, FabricKind, Idle, JournalSync, LargestMtu, LogFormat, LogLevel, PolicyWord, Seal,
-    SourceKind, TlsMode,
+    EventEnd, FabricKind, Idle, JournalSync, LargestMtu, LogFormat, LogLevel, PolicyWord,
+    ReceiveTime, Seal, SourceKind, TlsMode,
 };
 pub use entitlement::EntitlementConfig;
 pub use error::ConfigError;
@@ -122,6 +122,8 @@ pub struct SourceConfig {
     pub date: FeedDate,
     /// When an event of an ITCH feed is over, and its books may be published.
     pub event_end: EventEnd,
+    /// Who says when a message was received.
+    pub receive_time: ReceiveTime,
     /// The simulated exchange.
     pub synthetic: SyntheticConfig,
 }
@@ -236,6 +238,7 @@ impl Default for SourceConfig {
             allow_truncated: Switch(false),
             date: FeedDate::Auto,
             event_end: EventEnd::Timestamp,
+            receive_time: ReceiveTime::Feed,
             synthetic: SyntheticConfig::default(),
         }
     }

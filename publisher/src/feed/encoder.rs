@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tapecast_fabric::pool::{AppendError, Filled, PageWriter, Pool};
 use tapecast_wire::limits::{HEADER_BYTES, LEVEL_BYTES};
 use tapecast_wire::{
-    Epoch, Instrument, InstrumentId, Level, Sequence, SnapshotFields, UNDEFINED_PRICE, WireError,
-    encode_snapshot,
+    Epoch, Flags, Instrument, InstrumentId, Level, Nanos, Sequence, SnapshotFields,
+    UNDEFINED_PRICE, WireError, encode_snapshot,
 };
 
 use super::directory::Directory;
@@ -70,6 +70,8 @@ pub struct Encoder {
     journal: Option<JournalTap>,
     /// Whether each snapshot says when it was queued, until the sender says when it was published.
     stamps: bool,
+    /// When this host received what is queued next, where that is told instead of the feed's word.
+    received: Option<Nanos>,
     failure: Option<EncodeError>,
 }
 
@@ -89,6 +91,7 @@ impl Encoder {
             rung: Sequence(0),
             journal: None,
             stamps: false,
+            received: None,
             failure: None,
         }
     }
@@ -104,6 +107,12 @@ impl Encoder {
     #[must_use]
     pub fn with_stamps(self, stamps: bool) -> Self {
         Self { stamps, ..self }
+    }
+
+    /// From now on snapshots say that this host received them at `at`, whatever the feed says.
+    #[inline]
+    pub const fn receive_at(&mut self, at: Nanos) {
+        self.received = Some(at);
     }
 
     /// Hands over to the journal what it has not been given yet.
@@ -186,16 +195,20 @@ impl Encoder {
         let place = self.sequencer.next(draft.instrument);
         let (last_trade_price, last_trade_quantity) =
             draft.last_trade.unwrap_or((UNDEFINED_PRICE, 0));
+        let (flags, ts_recv) = match self.received {
+            None => (draft.flags, draft.ts_recv),
+            Some(at) => (draft.flags.without(Flags::BAD_TS_RECV), at.get()),
+        };
         let fields = SnapshotFields {
             instrument_id: draft.instrument,
-            flags: draft.flags,
+            flags,
             trading_status: draft.status,
             epoch: place.epoch,
             channel_sequence: place.channel_sequence,
             instrument_sequence: place.instrument_sequence,
             feed_sequence: draft.feed_sequence,
             ts_event: draft.ts_event,
-            ts_recv: draft.ts_recv,
+            ts_recv,
             last_trade_price,
             last_trade_quantity,
         };
@@ -347,6 +360,21 @@ mod tests {
         assert_eq!(second.last_trade(), Some((9, 8)));
         assert_eq!(second.channel_sequence(), Sequence(2));
         assert_eq!(second.instrument_sequence(), Sequence(2));
+    }
+
+    #[test]
+    fn where_this_host_says_when_it_received_what_the_feed_says_of_that_is_gone() {
+        let mut bench = bench(1, 8);
+        let doubtful = SnapshotDraft { flags: Flags::LOCKED.with(Flags::BAD_TS_RECV), ..draft(0) };
+        bench.encoder.on_snapshot(&doubtful, &[], &[]);
+        bench.encoder.receive_at(Nanos(99));
+        bench.encoder.on_snapshot(&doubtful, &[], &[]);
+        for (flags, ts_recv) in [(doubtful.flags, 7), (Flags::LOCKED, 99)] {
+            let FeedItem::Snapshot(told) = bench.items.recv().unwrap() else { panic!("none") };
+            let told = Snapshot::parse(told.bytes()).unwrap();
+            assert_eq!((told.flags(), told.header().ts_recv), (flags, ts_recv));
+            assert_eq!(told.header().ts_event, 6);
+        }
     }
 
     #[test]

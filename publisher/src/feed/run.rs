@@ -10,6 +10,7 @@ use super::encoder::{EncodeError, Encoder};
 use super::figures::{FeedFigures, FeedReading, FeedScribe};
 use crate::book::{BookBuilder, BookStats, SnapshotDraft};
 use crate::clock::unix_now;
+use crate::config::ReceiveTime;
 use crate::source::pacing::Pacer;
 use crate::source::progress::{Progress as ProgressMeter, ProgressCount};
 use crate::source::{EventSink, FeedStamp, MarketEvent, Progress, Source, SourceStats};
@@ -76,6 +77,8 @@ impl FeedEnd {
 pub struct Playback {
     /// Says when events are due.
     pub pacer: Pacer,
+    /// Who says when a message was received.
+    pub receive_time: ReceiveTime,
     /// Start again at the end of the input.
     pub looping: bool,
     /// Mark all books as ended when the source has ended.
@@ -104,8 +107,8 @@ impl<S: Source> Feed<S> {
     /// A feed that has not begun.
     #[must_use]
     pub fn new(source: S, books: BookBuilder<Encoder>, playback: Playback) -> Self {
-        let Playback { pacer, looping, marks_end, meter } = playback;
-        let sink = FeedSink { books, pacer, stamp: None };
+        let Playback { pacer, receive_time, looping, marks_end, meter } = playback;
+        let sink = FeedSink { books, pacer, receive_time, stamp: None };
         Self { source, sink, looping, marks_end, meter, advances: 0, scribe: None }
     }
 
@@ -227,6 +230,7 @@ const fn count(stats: &SourceStats) -> ProgressCount {
 struct FeedSink {
     books: BookBuilder<Encoder>,
     pacer: Pacer,
+    receive_time: ReceiveTime,
     /// Where in the feed the last event stood; `None` before the first.
     stamp: Option<FeedStamp>,
 }
@@ -250,17 +254,26 @@ impl FeedSink {
     /// Waits until the event that ends here is due.
     #[inline]
     fn hold(&mut self) {
-        if !self.pacer.is_paced() {
+        let by_host = self.receive_time == ReceiveTime::Host;
+        if !self.pacer.is_paced() && !by_host {
             return;
         }
-        // What the feed has no receive time for is published with what is around it.
-        if let Some(stamp) = self.stamp.filter(|stamp| stamp.ts_recv != u64::MAX) {
-            let wait = self.pacer.wait(stamp.ts_recv, unix_now());
-            if wait >= WAIT_MIN {
-                // What is published already need not wait with it.
-                self.books.sink_mut().hand_over_journal();
-                self.sleep(wait);
-            }
+        let mut now = unix_now();
+        let due = match self.stamp.filter(|stamp| stamp.ts_recv != u64::MAX) {
+            Some(stamp) => self.pacer.due(stamp.ts_recv, now),
+            // What the feed has no receive time for is published with what is around it.
+            None => now,
+        };
+        let wait = Duration::from_nanos(due.since(now).get());
+        if wait >= WAIT_MIN {
+            // What is published already need not wait with it.
+            self.books.sink_mut().hand_over_journal();
+            self.sleep(wait);
+            now = unix_now();
+        }
+        if by_host {
+            // One that is late was received when it was due: the time that it stood in line counts.
+            self.books.sink_mut().receive_at(due.min(now));
         }
     }
 

@@ -337,13 +337,14 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         labels,
         &session.delivery(),
     );
-    out.latencies_of(
+    out.coarse_latencies_of(
         Named(
             "tapecast_subscriber_end_to_end_seconds",
             "From the feed's receive time (ts_recv) to being received by this session, initial \
              images left out; told once a second. Counted from 0 to 60 s: not without a \
              trustworthy ts_recv, not when it is later, not when it is older as in replayed or \
-             simulated days. Clocks of feed and subscriber, nothing corrected.",
+             simulated days (unless source.receive_time = host). Clocks of feed and subscriber, \
+             nothing corrected.",
         ),
         labels,
         &session.end_to_end(),

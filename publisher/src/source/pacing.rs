@@ -133,8 +133,15 @@ impl Pacer {
     /// How long to wait at `now` before the event at `feed_ns` is published; zero when it is due.
     #[must_use]
     pub fn wait(&mut self, feed_ns: u64, now: Nanos) -> Duration {
+        Duration::from_nanos(self.due(feed_ns, now).since(now).get())
+    }
+
+    /// When the event at `feed_ns` is published, by the host's clock: in the past when it is late,
+    /// and `now` where events are never waited for.
+    #[must_use]
+    pub fn due(&mut self, feed_ns: u64, now: Nanos) -> Nanos {
         let Some(multiple) = self.multiple else {
-            return Duration::ZERO;
+            return now;
         };
         let mut anchor = match self.anchor {
             Some(anchor) if feed_ns.saturating_add(BACKSTEP_NS_MAX) >= self.feed_ns_max => anchor,
@@ -148,7 +155,7 @@ impl Pacer {
         }
         self.feed_ns_max = self.feed_ns_max.max(feed_ns);
         self.anchor = Some(anchor);
-        Duration::from_nanos(due(anchor, feed_ns, multiple).since(now).get())
+        due(anchor, feed_ns, multiple)
     }
 
     fn anchored(&mut self, feed_ns: u64, host: Nanos) -> Anchor {

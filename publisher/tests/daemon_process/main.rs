@@ -9,6 +9,7 @@ mod lag;
 mod life;
 mod metrics;
 mod misuse;
+mod receive_time;
 mod reload;
 mod service;
 mod sessions;

@@ -192,8 +192,8 @@ fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
     let mut subscriber =
         Subscriber::attach(&bench.socket(), &request("desk", Policy::Conflate, &[])).unwrap();
     let mut timing = Timing::default();
-    // Two of at most 100 ns, five of at most 150 ns and one beyond all bounds; then the sum.
-    (timing.end_to_end[0], timing.end_to_end[1]) = (2, 5);
+    // Two of at most 100 ns, five of at most 1.5 µs and one beyond all bounds; then the sum.
+    (timing.end_to_end[0], timing.end_to_end[7]) = (2, 5);
     (timing.end_to_end[CELL_TRANSIT_WORDS - 2], timing.end_to_end[CELL_TRANSIT_WORDS - 1]) =
         (1, 59_000_000_700);
     (timing.transit[1], timing.transit[CELL_TRANSIT_WORDS - 1]) = (11, 1_400);
@@ -203,9 +203,13 @@ fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
     });
     let series = served.scrape();
     let at = |name: &str, label: &str| of(&series, name, label).unwrap().1;
-    for (le, count) in [("0.0000001", 2.0), ("0.00000015", 7.0), ("1", 7.0), ("+Inf", 8.0)] {
+    for (le, count) in [("0.000001", 2.0), ("0.000002", 7.0), ("1", 7.0), ("+Inf", 8.0)] {
         let label = format!("le=\"{le}\"");
         assert_eq!(at("tapecast_subscriber_end_to_end_seconds_bucket", &label), count, "{le}");
+    }
+    for (le, count) in [("0.0000001", 0.0), ("0.00000015", 11.0), ("+Inf", 11.0)] {
+        let label = format!("le=\"{le}\"");
+        assert_eq!(at("tapecast_subscriber_delivery_seconds_bucket", &label), count, "{le}");
     }
     for (name, expected) in [
         ("tapecast_subscriber_end_to_end_seconds_count", 8.0),

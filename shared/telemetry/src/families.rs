@@ -81,16 +81,39 @@ impl Families {
     /// One series of latencies. Its count is the sum of its buckets, whatever was recorded
     /// meanwhile.
     pub fn latencies_of(&mut self, name: Named, labels: Labels<'_>, buckets: &LatencyBuckets) {
+        self.latencies_up_to(name, labels, buckets, |_| true);
+    }
+
+    /// One series of latencies with fewer bounds: those of a microsecond and more that are 1, 2 or 5
+    /// times a power of ten. For what each session has, so that a scrape of many stays small.
+    pub fn coarse_latencies_of(
+        &mut self,
+        name: Named,
+        labels: Labels<'_>,
+        buckets: &LatencyBuckets,
+    ) {
+        self.latencies_up_to(name, labels, buckets, is_coarse);
+    }
+
+    fn latencies_up_to(
+        &mut self,
+        name: Named,
+        labels: Labels<'_>,
+        buckets: &LatencyBuckets,
+        is_bound: impl Fn(u64) -> bool,
+    ) {
         let mut cumulative = 0_u64;
         let bucket = |(count, bound_ns): (&u64, &u64)| {
             cumulative = cumulative.wrapping_add(*count);
-            let mut bucket = Bucket::default();
-            bucket.set_upper_bound(seconds(*bound_ns));
-            bucket.set_cumulative_count(cumulative);
-            bucket
+            is_bound(*bound_ns).then(|| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(seconds(*bound_ns));
+                bucket.set_cumulative_count(cumulative);
+                bucket
+            })
         };
         let mut histogram = Histogram::default();
-        histogram.set_bucket(buckets.counts.iter().zip(&BOUNDS_NS).map(bucket).collect());
+        histogram.set_bucket(buckets.counts.iter().zip(&BOUNDS_NS).filter_map(bucket).collect());
         histogram.set_sample_count(buckets.count());
         histogram.set_sample_sum(seconds(buckets.sum_ns));
         let mut metric = Metric::default();
@@ -120,6 +143,12 @@ impl Families {
     }
 }
 
+/// Whether a bound in nanoseconds is one of the few.
+fn is_coarse(bound_ns: u64) -> bool {
+    let decade_ns = 10_u64.pow(bound_ns.max(1).ilog10());
+    bound_ns >= 1_000 && [1, 2, 5].map(|times| times * decade_ns).contains(&bound_ns)
+}
+
 fn counted(value: f64) -> Metric {
     let mut counter = Counter::default();
     counter.set_value(value);
@@ -145,4 +174,34 @@ pub fn seconds(ns: u64) -> f64 {
 #[must_use]
 pub fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: Named = Named("test_seconds", "A test.");
+
+    fn buckets_of(families: Families) -> Vec<(f64, u64)> {
+        let [family] = &families.into_inner()[..] else { panic!("one family") };
+        let histogram = family.get_metric()[0].get_histogram();
+        let told = histogram.get_bucket().iter();
+        told.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count())).collect()
+    }
+
+    #[test]
+    fn few_bounds_count_what_all_bounds_count_up_to_the_same_latency() {
+        let mut latencies = LatencyBuckets::new();
+        (0..2_000_000_000).step_by(1_234_567).for_each(|ns| latencies.record(ns));
+        (0..5_000).step_by(7).for_each(|ns| latencies.record(ns));
+        let (mut all, mut few) = (Families::default(), Families::default());
+        all.latencies_of(NAME, &[], &latencies);
+        few.coarse_latencies_of(NAME, &[], &latencies);
+        let (all, few) = (buckets_of(all), buckets_of(few));
+        assert_eq!(all.len(), BOUNDS_NS.len());
+        assert!(few.iter().all(|bucket| all.contains(bucket)), "{few:?} of {all:?}");
+        let bounds: Vec<f64> = few.iter().map(|(bound, _)| *bound).collect();
+        assert_eq!(bounds[..4], [1e-6, 2e-6, 5e-6, 1e-5]);
+        assert_eq!((bounds.len(), bounds.last()), (19, Some(&1.0)));
+    }
 }

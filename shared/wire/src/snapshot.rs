@@ -148,6 +148,12 @@ impl Flags {
         if condition { self.with(other) } else { self }
     }
 
+    /// This set less `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Names of the set bits, for people and JSON.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| name)
