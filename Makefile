@@ -77,17 +77,17 @@ test-operations: prepare ## every command of OPERATIONS.md, on two virtual machi
 
 .PHONY: monitor
 monitor: prepare ## a publisher, 64 subscribers, a real Prometheus, and the dashboards drawn (KEEP=1: until Ctrl-C)
-	@$(CARGO_ENV) cargo build -q --workspace --bins
+	@$(CARGO_ENV) cargo build -q --workspace --bins --examples --features tapecast-tests/whole
 	@KEEP=$(KEEP) tests/monitor/run.sh
 
 .PHONY: monitor-rdma
 monitor-rdma: prepare ## the same over RDMA between two virtual machines, and the alerts that take RDMA
-	@$(CARGO_ENV) cargo build -q --workspace --bins
+	@$(CARGO_ENV) cargo build -q --workspace --bins --examples --features tapecast-tests/whole
 	@tests/monitor/rdma.sh
 
 .PHONY: alerts
 alerts: prepare ## causes what alerts are about, on real processes, until a real Prometheus fires them
-	@$(CARGO_ENV) cargo build -q --workspace --bins
+	@$(CARGO_ENV) cargo build -q --workspace --bins --examples --features tapecast-tests/whole
 	@tests/monitor/alerts.sh
 
 .PHONY: test

@@ -15,7 +15,7 @@ cd "$here/../.."
 # Exactly what the other tests are built with, so that nothing is built twice.
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT
-cargo test -q --workspace --all-features --no-run --message-format=json >"$built"
+cargo test -q --workspace --features tapecast-tests/whole --no-run --message-format=json >"$built"
 
 test_of() { # PACKAGE TARGET: prints the path of a test
     grep -F '"profile":' "$built" | grep -F "/$1/Cargo.toml" | grep -F "\"name\":\"$2\"" |
