@@ -55,6 +55,19 @@ lives() {
     expect 'kill -9: both subscribers are back' soon has '^tapecast_sessions(\{.*\})? 2$'
 }
 
+# The drop-ins that the page leaves to the reader: cores, memory and the kernel's word on the clock.
+places() {
+    local drop_ins=/etc/systemd/system/$unit.service.d
+    cp /usr/share/doc/tapecast/drop-ins/{clock,cpu-pinning,numa}.conf "$drop_ins"
+    sed -i -E 's/^(CPUAffinity|AllowedCPUs)=.*/\1=1/' "$drop_ins/cpu-pinning.conf"
+    systemctl daemon-reload
+    expect 'it starts with drop-ins for cores, memory and clock' systemctl restart "$unit"
+    expect 'every thread is on the core that was named' test \
+        "$(grep -h Cpus_allowed_list "/proc/$(main)/task"/*/status | sort -u | tr -d '\t')" = Cpus_allowed_list:1
+    expect 'its memory is of the node that was named' grep -m 1 'bind:0' "/proc/$(main)/numa_maps"
+    expect 'the kernel tells it of the clock' soon has '^tapecast_clock_state_readable(\{.*\})? 1$'
+}
+
 # A list that cannot be had is no empty one.
 no_queue_pair() {
     rdma resource show qp >"$work/queue-pairs" || return
@@ -86,6 +99,7 @@ if [[ $name == P ]]; then
     lives
     meet back
     meet seen
+    places
     expect 'it stops' systemctl stop "$unit"
     expect 'in order' says 'closing: the publisher was stopped'
     meet stopped
