@@ -153,6 +153,7 @@ impl Collector for Publisher {
         }
         if let Some(device) = &sources.device {
             device.collect(&mut out);
+            device.collect_pauses(&mut out);
         }
         clock::collect(&mut out, &KernelClock::read());
         threads::collect(&mut out, Path::new(TASKS), std::process::id());

@@ -28,6 +28,7 @@ mod delivery;
 mod endpoint;
 mod fabric;
 mod host;
+mod interface_statistics;
 mod kernel_clock;
 pub mod park;
 pub mod pool;
@@ -45,6 +46,7 @@ pub use fabric::{
     SessionStats,
 };
 pub use host::{Handover, Host, HostError, Monitor, NetworkStats, Prepared, QueuePairStates, Wish};
+pub use interface_statistics::interface_statistics;
 pub use kernel_clock::KernelClock;
 pub use receiver::Receiver;
 pub use tapecast_ring::cell::{
