@@ -54,6 +54,7 @@ fires() { # ALERT [MATCHERS]
     fi
 }
 
+sees_soon() { node tests/monitor/until.mjs "$prometheus" 5 "$1" >/dev/null 2>&1; }
 sees() { node tests/monitor/until.mjs "$prometheus" "${fires_within:-60}" "$1" >/dev/null || fail "the stage: never $1"; }
 
 # A port of loopback that nobody listens at now; whoever starts there tries again with another one
