@@ -73,9 +73,9 @@ export default dashboard({
                     each('tapecast_queue_stalls_total', '{{channel}} queue'), each('tapecast_pool_stalls_total', '{{channel}} pool'),
                     each('tapecast_gate_stalls_total', '{{channel}} lossless session'),
                 ], { min: 0 })],
-            [6, graph('Stood still', 'Share of the time that the feed waited for room in the queue, and that a lossless session stopped the sender. 0.01 of a minute is 0.6 s of delay for everybody.',
+            [6, graph('Stood still', 'Share of the time that the feed waited for room in the queue or for a page, and that a lossless session stopped the sender. 1 % of a minute is 0.6 s of delay for everybody.',
                 'percentunit', [
-                    most('tapecast_queue_stalled_seconds_total', '{{channel}} queue'),
+                    most('tapecast_queue_stalled_seconds_total', '{{channel}} feed'),
                     most('tapecast_gated_seconds_total', '{{channel}} lossless session'),
                 ], { min: 0, max: 1 })],
             [12, graph('Source to publish', 'From encoded to stamped by the sender: the wait in that queue. Dashed: the objective for p99 (TapecastPublishSlow). p99 rises while p50 does not: bursts. Both: the sender is saturated, see the dashboard of the host.',
