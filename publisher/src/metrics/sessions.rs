@@ -53,8 +53,8 @@ fn totals(out: &mut Families, figures: &Figures) {
         (
             Named(
                 "tapecast_conflated_snapshots_total",
-                "Snapshots that a newer one replaced because a subscriber did not keep up, all \
-                 sessions together.",
+                "Snapshots that a newer one replaced because a subscriber did not keep up or asked for \
+                 a least interval, all sessions together.",
             ),
             totals.conflated,
         ),
@@ -179,6 +179,15 @@ fn each(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, identi
         &connected,
         flag(session.attached),
     );
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_min_interval_seconds",
+            "Least interval between two snapshots of an instrument that this session asked for; 0 \
+             for none. One that has it conflates on purpose, and is late by up to that.",
+        ),
+        labels,
+        seconds(session.min_interval.0),
+    );
     counts(out, session, labels);
     latency(out, session, labels);
 }
@@ -282,7 +291,8 @@ fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         (
             Named(
                 "tapecast_subscriber_conflated_snapshots_total",
-                "Snapshots that a newer one replaced because this session did not keep up.",
+                "Snapshots that a newer one replaced for this session: it did not keep up, or asked \
+                 for a least interval (tapecast_subscriber_min_interval_seconds).",
             ),
             counts.conflated,
         ),
