@@ -1,6 +1,6 @@
 // Who is slow, who left, who was sent away, and why.
 import { conflatedShare } from './overview.mjs';
-import { dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, worst } from './panels.mjs';
+import { dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, width, worst } from './panels.mjs';
 
 const who = 'instance, channel, session, subscriber';
 const by = (expr) => `max by (${who}) (${expr})`;
@@ -35,12 +35,12 @@ export default dashboard({
         row('Everybody, worst first', 14,
             [24, table('Subscribers',
                 'One line for each session, furthest behind first. Lag is what waits unread. Conflated is the share that was replaced by something newer; with a least interval (--min-interval) that and a slow delivery are meant. Red state: it has left. Last heard is by the subscriber\'s clock: red there alone may be an offset of 5 s between the hosts.',
-                [['subscriber', 'Subscriber'], ['channel', 'Channel'], ['session', 'Session']],
+                [['subscriber', 'Subscriber'], ['channel', 'Channel', [width(110)]], ['session', 'Session', [width(90)]]],
                 [
-                    { expr: by(ofSubscriber('tapecast_subscriber_connected')), name: 'State', unit: 'none',
+                    { expr: by(ofSubscriber('tapecast_subscriber_connected')), name: 'State', unit: 'none', width: 110,
                         mappings: named({ 0: ['left', 'red'], 1: ['attached', 'green'] }),
                         thresholds: steps(null, 'red', 1, 'green') },
-                    { expr: by(ofSubscriber('tapecast_subscriber_lag_seconds')), name: 'Lag', unit: 's', decimals: 1,
+                    { expr: by(ofSubscriber('tapecast_subscriber_lag_seconds')), name: 'Lag', unit: 's', decimals: 1, width: 110,
                         thresholds: steps(null, 'transparent', 0.05, 'yellow', 0.2, 'red') },
                     { expr: by(ofSubscriber('tapecast_subscriber_lag_bytes')), name: 'Lag, bytes', unit: 'bytes', decimals: 1 },
                     { expr: perSecond('tapecast_subscriber_delivered_snapshots_total'), name: 'Delivered', unit: 'cps' },
@@ -49,7 +49,7 @@ export default dashboard({
                     { expr: quantile(0.99, ofSubscriber('tapecast_subscriber_delivery_seconds_bucket'), who),
                         name: 'Delivery p99', unit: 's', decimals: 1,
                         thresholds: steps(null, 'transparent', 0.001, 'yellow', 0.01, 'red') },
-                    { expr: by(ofSubscriber('tapecast_subscriber_min_interval_seconds')), name: 'Least interval', unit: 's', decimals: 1 },
+                    { expr: by(ofSubscriber('tapecast_subscriber_min_interval_seconds')), name: 'Least interval', unit: 's', decimals: 1, width: 120 },
                     { expr: by(ofSubscriber('tapecast_subscriber_heartbeat_age_seconds')), name: 'Last heard', unit: 's', decimals: 1,
                         thresholds: steps(null, 'transparent', 2, 'yellow', 5, 'red') },
                 ], { sortBy: 'Lag' })]),
