@@ -141,5 +141,5 @@ sed -i -E 's/^( +- targets:) .*/\1 []/' "$folder/prometheus/prometheus.yml"
 kill -HUP "$prometheus_pid"
 fires TapecastNothingScraped
 
-[[ $status != 0 ]] || say "$fired alerts fired"
+[[ $status != 0 ]] || say "${#fired[@]} alerts fired"
 exit $status

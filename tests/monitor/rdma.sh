@@ -96,5 +96,5 @@ done
 # When they are gone there is a processor for it.
 until_true 60 'the end of the machines' fails_to alive "$pair" || status=1
 draws pictures-rdma --only rdma --until "$healthy" || status=1
-[[ $status != 0 ]] || say "$fired alerts fired; drawn: $drawing"
+[[ $status != 0 ]] || say "${#fired[@]} alerts fired; drawn: $drawing"
 exit $status
