@@ -1,7 +1,10 @@
 // What comes in, and what it waits for before it is published.
-import { dashboard, graph, line, named, now, of, quantile, rate, row, stat, steps } from './panels.mjs';
+import {
+    FEED_STATES, dashboard, feedState, graph, line, named, now, of, quantile, rate, row, stat, steps,
+} from './panels.mjs';
 
 const each = (metric, legend = '{{channel}}') => line(`sum by (channel) (${rate(of(metric))})`, legend);
+const most = (metric, legend = '{{channel}}') => line(`max by (channel) (${rate(of(metric))})`, legend);
 const busiest = (metric, label) =>
     `sum by (${label}) (${rate(of(metric))}) and on (${label}) topk(8, sum by (${label}) (increase(${of(metric)}[$__range] @ end())))`;
 
@@ -11,9 +14,8 @@ export default dashboard({
     description: 'The source, the books, the queue, the pool and the journal.',
     rows: [
         row('Now', 4,
-            [4, stat('Feed', 'live, SILENT (connected, nothing comes: books may be old) or ended. SILENT in session hours: ask the line provider, then the venue.',
-                'none', now(`max(${of('tapecast_feed_silent')}) + 2 * max(${of('tapecast_feed_ended')})`),
-                { mappings: named({ 0: ['live', 'green'], 1: ['SILENT', 'red'], 2: ['ended', 'blue'], 3: ['ended', 'blue'] }) })],
+            [4, stat('Feed', 'The worst of the chosen publishers: live, SILENT (connected, nothing comes: books may be old) or ended. SILENT in session hours: ask the line provider, then the venue.',
+                'none', now(feedState), { mappings: named(FEED_STATES) })],
             [4, stat('Last message', 'Age of the newest message, of the channel where it is oldest. It grows before Feed turns to SILENT (source.silent_after_s, 10 s).',
                 's', line(`max(${of('tapecast_feed_last_message_age_seconds')})`, 'age'),
                 { decimals: 1, thresholds: steps(0, 'green', 1, 'yellow', 10, 'red') })],
@@ -42,37 +44,45 @@ export default dashboard({
             [8, graph('Age of the last message', 'A line that climbs is a feed that says nothing. Dashed: where it counts as silent by default.',
                 's', [line(`max by (channel) (${of('tapecast_feed_last_message_age_seconds')})`, '{{channel}}')],
                 { min: 0, soft: 12, thresholds: steps(null, 'transparent', 10, 'red') })],
-            [8, graph('Share of time silent', '1 is a feed that is silent now. A recording that is played at its own pace is silent in its pauses, too.',
-                'percentunit', [each('tapecast_feed_silent_seconds_total')], { min: 0, max: 1 })]),
+            [8, graph('Share of time silent', '1 is a feed that is silent now; of several publishers of a channel the most silent. A recording that is played at its own pace is silent in its pauses, too.',
+                'percentunit', [most('tapecast_feed_silent_seconds_total')], { min: 0, max: 1 })]),
         row('Books', 8,
-            [12, graph('Book events and snapshots', 'Events that changed a visible level, and snapshots that were published of them. Far fewer snapshots than events: several changes share one moment of the feed.',
+            [8, graph('Book events and snapshots', 'Events that changed a visible level, and snapshots that were published of them. Far fewer snapshots than events: several changes share one moment of the feed.',
                 'cps', [each('tapecast_feed_book_events_total', '{{channel}} book events'), each('tapecast_published_snapshots_total', '{{channel}} published')],
                 { min: 0 })],
-            [12, graph('Book anomalies', 'Messages that do not fit the book: an order that is not there, twice there, reduced by more than it has, or refused. After a gap they are its consequence; without a gap the start was missed (a file from the middle of a day) or the venue errs.',
+            [8, graph('Suspect instruments', 'Books that have a gap of the feed in them and were not repeated since. Not 0: tell the desks which; if it stays, a fresh image of the venue is needed.',
+                'short', [line(`max by (channel) (${of('tapecast_suspect_instruments')})`, '{{channel}}')],
+                { min: 0, thresholds: steps(null, 'transparent', 0.5, 'red') })],
+            [8, graph('Book anomalies', 'Messages that do not fit the book: an order that is not there, twice there, reduced by more than it has, or refused. After a gap they are its consequence; without a gap the start was missed (a file from the middle of a day) or the venue errs.',
                 'cps', [line(`sum by (kind) (${rate(of('tapecast_feed_book_anomalies_total'))})`, '{{kind}}')],
                 { min: 0, thresholds: steps(null, 'transparent', 0.001, 'orange') })]),
         row('From feed to sender', 8,
-            [8, graph('Queue', 'Encoded snapshots that wait for the sender, and the room there is. Full: the feed waits, and everything is late.',
+            [6, graph('Queue', 'Encoded snapshots that wait for the sender, and the room there is. Full: the feed waits, and everything is late.',
                 'short', [
                     line(`sum by (channel) (${of('tapecast_queue_items')})`, '{{channel}}'),
                     line(`sum by (channel) (${of('tapecast_queue_capacity_items')})`, '{{channel}} room'),
                 ], { min: 0 })],
-            [8, graph('Pool pages', 'Free pages, and the fewest since the start. Near 0 with subscribers over RDMA: one does not acknowledge and holds pages until it is evicted.',
+            [6, graph('Pool pages', 'Free pages, and the fewest since the start. Near 0 with subscribers over RDMA: one does not acknowledge and holds pages until it is evicted.',
                 'short', [
                     line(`sum by (channel) (${of('tapecast_pool_free_pages')})`, '{{channel}} free'),
                     line(`sum by (channel) (${of('tapecast_pool_free_pages_min')})`, '{{channel}} fewest'),
                     line(`sum by (channel) (${of('tapecast_pool_pages')})`, '{{channel}} all'),
                 ], { min: 0 })],
-            [8, graph('Stalls', 'Times that the feed waited for room in the queue or for a page, and that a lossless session stopped the sender. In a burst at full speed some are normal; in real time they are delay.',
+            [6, graph('Stalls', 'Times that the feed waited for room in the queue or for a page, and that a lossless session stopped the sender. In a burst at full speed some are normal; in real time they are delay.',
                 'cps', [
                     each('tapecast_queue_stalls_total', '{{channel}} queue'), each('tapecast_pool_stalls_total', '{{channel}} pool'),
                     each('tapecast_gate_stalls_total', '{{channel}} lossless session'),
                 ], { min: 0 })],
-            [12, graph('Source to publish', 'From encoded to stamped by the sender: the wait in that queue. p99 rises while p50 does not: bursts. Both: the sender is saturated, see the dashboard of the host.',
+            [6, graph('Stood still', 'Share of the time that the feed waited for room in the queue or for a page, and that a lossless session stopped the sender. 1 % of a minute is 0.6 s of delay for everybody.',
+                'percentunit', [
+                    most('tapecast_queue_stalled_seconds_total', '{{channel}} feed'),
+                    most('tapecast_gated_seconds_total', '{{channel}} lossless session'),
+                ], { min: 0, max: 1 })],
+            [12, graph('Source to publish', 'From encoded to stamped by the sender: the wait in that queue. Dashed: the objective for p99 (TapecastPublishSlow). p99 rises while p50 does not: bursts. Both: the sender is saturated, see the dashboard of the host.',
                 's', [
                     line(quantile(0.5, of('tapecast_source_to_publish_seconds_bucket')), 'p50'),
                     line(quantile(0.99, of('tapecast_source_to_publish_seconds_bucket')), 'p99'),
-                ], { log: true })],
+                ], { log: true, thresholds: steps(null, 'transparent', 0.001, 'red') })],
             [12, graph('Journal', 'Snapshots written to the journal, and those that the disk had no time or room for (marked as holes). Not 0: check the disk; publishing goes on.',
                 'cps', [each('tapecast_journal_written_snapshots_total', '{{channel}} written'), each('tapecast_journal_lost_snapshots_total', '{{channel}} lost')],
                 { min: 0 })]),

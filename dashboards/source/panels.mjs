@@ -15,8 +15,23 @@ export const ofSubscriber = (metric, more = '') =>
 export const rate = (selector) => `rate(${selector}[$__rate_interval])`;
 
 /** A quantile of a histogram's buckets (a selector of `…_bucket`), summed over the other labels. */
-export const quantile = (share, selector, by = '') =>
-    `histogram_quantile(${share}, sum by (${by ? `${by}, ` : ''}le) (${rate(selector)}))`;
+export const quantile = (share, selector, by = '') => quantileOf(share, rate(selector), by);
+
+const quantileOf = (share, rates, by = '') =>
+    `histogram_quantile(${share}, sum by (${by ? `${by}, ` : ''}le) (${rates}))`;
+
+const SESSION = 'instance, channel, session, subscriber';
+
+/**
+ * Deliveries a second as the objective counts them (a selector of `…_bucket` or `…_count`): without
+ * subscribers whose clock is known too badly, and without those that asked to wait.
+ */
+export const objectiveRate = (selector) => `(${rate(selector)}
+and on (${SESSION}) ${ofSubscriber('tapecast_subscriber_one_way_reliable')} == 1
+unless on (${SESSION}) ${ofSubscriber('tapecast_subscriber_min_interval_seconds')} > 0)`;
+
+export const objectiveQuantile = (share) =>
+    quantileOf(share, objectiveRate(ofSubscriber('tapecast_subscriber_delivery_seconds_bucket')));
 
 /** The mean of a histogram: `select` makes a selector of a metric's name. */
 export const mean = (name, select = of) =>
@@ -26,12 +41,16 @@ export const mean = (name, select = of) =>
  * Only the series that were worst anywhere in the shown time, the same at each point: a plain topk
  * chooses anew at every step and ends in a legend of everybody.
  */
-export const worst = (count, expr, by = 'instance, channel, session, subscriber') => {
+export const worst = (count, expr, by = SESSION) => {
     const peak = /^[a-z_:]+\{[^}]*\}$/.test(expr)
         ? `max_over_time(${expr}[$__range] @ end())`
         : `max_over_time((${expr})[$__range:$__interval] @ end())`;
     return `${expr} and on (${by}) topk(${count}, ${peak})`;
 };
+
+/** 0 where all feeds live, 1 where one has ended, 2 where one is silent, whatever the others do. */
+export const feedState = `max(2 * ${of('tapecast_feed_silent')} > ${of('tapecast_feed_ended')} or ${of('tapecast_feed_ended')})`;
+export const FEED_STATES = { 0: ['live', 'green'], 1: ['ended', 'blue'], 2: ['SILENT', 'red'] };
 
 /** A query that is drawn over time. */
 export const line = (expr, legend, more = {}) => ({ expr, legendFormat: legend, range: true, ...more });
@@ -129,10 +148,13 @@ export function graph(title, description, unit, targets, more = {}) {
     return made;
 }
 
-/** A histogram over time: darker where more observations are. */
+/**
+ * A histogram over time: darker where more observations are. A rate, because a window is longer than
+ * a step of the picture: an increase would count each observation in several columns.
+ */
 export function heatmap(title, description, selector) {
     const target = {
-        expr: `sum by (le) (increase(${selector}[$__rate_interval]))`,
+        expr: `sum by (le) (${rate(selector)})`,
         legendFormat: '{{le}}',
         format: 'heatmap',
         range: true,
@@ -144,7 +166,7 @@ export function heatmap(title, description, selector) {
         color: { mode: 'scheme', scheme: 'Turbo', steps: 64, exponent: 0.5, reverse: false },
         filterValues: { le: 1e-9 },
         rowsFrame: { layout: 'le' },
-        cellValues: { unit: 'short' },
+        cellValues: { unit: 'cps' },
         yAxis: { unit: 's', axisPlacement: 'left', decimals: 1 },
         legend: { show: true },
         tooltip: { mode: 'single', yHistogram: true },
@@ -248,7 +270,7 @@ const variables = {
         type: 'datasource', name: 'datasource', label: 'Data source', query: 'prometheus', regex: '',
         refresh: 1, hide: 0, multi: false, includeAll: false, current: {},
     },
-    instance: variable('instance', 'Publisher', 'label_values(tapecast_build_info, instance)'),
+    instance: variable('instance', 'Publisher', 'label_values(up{job="tapecast"}, instance)'),
     channel: variable('channel', 'Channel',
         'label_values(tapecast_build_info{instance=~"$instance"}, channel)'),
     subscriber: variable('subscriber', 'Subscriber',

@@ -1,6 +1,6 @@
 // Who is slow, who left, who was sent away, and why.
 import { conflatedShare } from './overview.mjs';
-import { dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, worst } from './panels.mjs';
+import { dashboard, graph, line, named, now, of, ofSubscriber, quantile, rate, row, stat, steps, table, width, worst } from './panels.mjs';
 
 const who = 'instance, channel, session, subscriber';
 const by = (expr) => `max by (${who}) (${expr})`;
@@ -17,8 +17,8 @@ export default dashboard({
         row('Now', 4,
             [4, stat('Attached', 'Sessions of the chosen publishers. Fewer than yesterday at this time: the table below keeps those that left for metrics.departed_s.',
                 'none', line(`sum(${of('tapecast_sessions')})`, 'sessions'), { decimals: 0 })],
-            [4, stat('Room', 'Sessions that could still attach (access.sessions_max). At 0 the next one is refused: raise it (64 at most) or start a second publisher.',
-                'none', now(`sum(${of('tapecast_sessions_max')} - ${of('tapecast_sessions')})`),
+            [4, stat('Room', 'Sessions that could still attach (access.sessions_max), at the publisher with the least room. At 0 the next one is refused: raise it (64 at most) or start a second publisher.',
+                'none', now(`min(${of('tapecast_sessions_max')} - ${of('tapecast_sessions')})`),
                 { decimals: 0, thresholds: steps(0, 'red', 1, 'yellow', 4, 'green') })],
             [4, stat('Lagging', 'Subscribers beyond lag.soft_bytes or lag.soft_ms. Their names are in the table; nothing else happens to them yet.',
                 'none', line(`sum(${ofSubscriber('tapecast_subscriber_lagging')})`, 'lagging'),
@@ -34,13 +34,13 @@ export default dashboard({
                 { decimals: 0, thresholds: steps(0, 'green', 0.001, 'red') })]),
         row('Everybody, worst first', 14,
             [24, table('Subscribers',
-                'One line for each session, furthest behind first. Lag is what waits unread. Conflated is the share that was replaced by something newer. Red state: it has left.',
-                [['subscriber', 'Subscriber'], ['channel', 'Channel'], ['session', 'Session']],
+                'One line for each session, furthest behind first. Lag is what waits unread. Conflated is the share that was replaced by something newer; with a least interval (--min-interval) that and a slow delivery are meant. Red state: it has left. Last heard is by the subscriber\'s clock: red there alone may be an offset of 5 s between the hosts.',
+                [['subscriber', 'Subscriber'], ['channel', 'Channel', [width(110)]], ['session', 'Session', [width(90)]]],
                 [
-                    { expr: by(ofSubscriber('tapecast_subscriber_connected')), name: 'State', unit: 'none',
+                    { expr: by(ofSubscriber('tapecast_subscriber_connected')), name: 'State', unit: 'none', width: 110,
                         mappings: named({ 0: ['left', 'red'], 1: ['attached', 'green'] }),
                         thresholds: steps(null, 'red', 1, 'green') },
-                    { expr: by(ofSubscriber('tapecast_subscriber_lag_seconds')), name: 'Lag', unit: 's', decimals: 1,
+                    { expr: by(ofSubscriber('tapecast_subscriber_lag_seconds')), name: 'Lag', unit: 's', decimals: 1, width: 110,
                         thresholds: steps(null, 'transparent', 0.05, 'yellow', 0.2, 'red') },
                     { expr: by(ofSubscriber('tapecast_subscriber_lag_bytes')), name: 'Lag, bytes', unit: 'bytes', decimals: 1 },
                     { expr: perSecond('tapecast_subscriber_delivered_snapshots_total'), name: 'Delivered', unit: 'cps' },
@@ -49,6 +49,7 @@ export default dashboard({
                     { expr: quantile(0.99, ofSubscriber('tapecast_subscriber_delivery_seconds_bucket'), who),
                         name: 'Delivery p99', unit: 's', decimals: 1,
                         thresholds: steps(null, 'transparent', 0.001, 'yellow', 0.01, 'red') },
+                    { expr: by(ofSubscriber('tapecast_subscriber_min_interval_seconds')), name: 'Least interval', unit: 's', decimals: 1, width: 120 },
                     { expr: by(ofSubscriber('tapecast_subscriber_heartbeat_age_seconds')), name: 'Last heard', unit: 's', decimals: 1,
                         thresholds: steps(null, 'transparent', 2, 'yellow', 5, 'red') },
                 ], { sortBy: 'Lag' })]),
@@ -65,7 +66,7 @@ export default dashboard({
                 'percentunit', worstRate('tapecast_subscriber_lagging_seconds_total'), { min: 0, max: 1, table: true })],
             [8, graph('Times beyond the soft limit', 'How often subscribers began to lag, the five worst. Often and short: bursts; rarely and long: stalls.',
                 'cps', worstRate('tapecast_subscriber_lags_total'), { min: 0, table: true })],
-            [8, graph('Last heard', 'Age of the newest sign of life in the session cell, the five oldest. It grows: the process is stopped, or its host is gone.',
+            [8, graph('Last heard', 'Age of the newest sign of life in the session cell, by its own clock, the five oldest. It grows: the process is stopped, or its host is gone. High and level: its clock is behind by as much.',
                 's', worstOf('tapecast_subscriber_heartbeat_age_seconds'),
                 { min: 0, table: true, thresholds: steps(null, 'transparent', 2, 'orange') })]),
         row('Conflation', 9,

@@ -16,6 +16,14 @@ pub(crate) fn unix_now() -> Nanos {
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// From publishing to delivery, in nanoseconds: negative where this host's clock is behind the
+/// publisher's by more than the way takes. Times that are ages apart are nobody's honest word, and
+/// come out as anything.
+#[inline]
+pub(crate) const fn transit_ns(published: Nanos, received: Nanos) -> i64 {
+    received.get().wrapping_sub(published.get()).cast_signed()
+}
+
 /// Monotonic time to a few milliseconds, for a quarter of the price of an exact one. For deciding
 /// whether it is time to look after something.
 pub(crate) fn coarse_now() -> Duration {

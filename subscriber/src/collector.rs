@@ -93,7 +93,8 @@ impl Collector for SubscriberCollector {
 const DELIVERY: Named = Named(
     "tapecast_sdk_delivery_seconds",
     "From publishing to being handed to the application, initial images left out. Two clocks: see \
-     tapecast_sdk_clock_error_seconds.",
+     tapecast_sdk_clock_error_seconds. What by them came before it was published is not here but in \
+     tapecast_sdk_negative_deliveries_total.",
 );
 
 const END_TO_END: Named = Named(
@@ -106,7 +107,7 @@ const END_TO_END: Named = Named(
 
 type Told<T> = (&'static str, &'static str, T);
 
-fn counters(statistics: &Statistics) -> [Told<u64>; 9] {
+fn counters(statistics: &Statistics) -> [Told<u64>; 10] {
     [
         (
             "tapecast_sdk_published_snapshots_total",
@@ -120,7 +121,8 @@ fn counters(statistics: &Statistics) -> [Told<u64>; 9] {
         ),
         (
             "tapecast_sdk_conflated_snapshots_total",
-            "Snapshots that a newer one replaced because this subscriber did not keep up.",
+            "Snapshots that a newer one replaced because this subscriber did not keep up, or has \
+             asked for a least interval.",
             statistics.conflated,
         ),
         (
@@ -145,6 +147,12 @@ fn counters(statistics: &Statistics) -> [Told<u64>; 9] {
             "Times that this subscription attached again.",
             statistics.reconnects,
         ),
+        (
+            "tapecast_sdk_negative_deliveries_total",
+            "Deliveries that by the two clocks came before they were published, not in the \
+             delivery distribution: this host's clock is behind the publisher's.",
+            statistics.negative_deliveries,
+        ),
     ]
 }
 
@@ -163,12 +171,15 @@ fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
         ),
         (
             "tapecast_sdk_latency_spread_seconds",
-            "Jitter as the spread of the distribution: 99th percentile less median.",
+            "Jitter as the spread of the delivery distribution: 99th percentile less median. An \
+             offset between clocks cancels to about a thousandth of itself, unless it makes deliveries \
+             negative: those are left out, and with nothing left this is 0.",
             seconds(statistics.jitter.p99_minus_p50_ns),
         ),
         (
             "tapecast_sdk_interarrival_jitter_seconds",
-            "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel.",
+            "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel, also where \
+             they make transit times negative.",
             seconds(statistics.jitter.rfc3550_ns),
         ),
         (

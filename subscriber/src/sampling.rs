@@ -13,8 +13,9 @@ pub(crate) struct Delivered {
     pub(crate) sequence: u64,
     /// When it was published, by the publisher's clock.
     pub(crate) published: Nanos,
-    /// From then to its delivery, in nanoseconds.
-    pub(crate) transit_ns: u64,
+    /// From then to its delivery, in nanoseconds; `None` where this host's clock is so far behind
+    /// that it says nothing.
+    pub(crate) transit_ns: Option<u64>,
     /// Whether it stands for others.
     pub(crate) conflated: bool,
 }
@@ -59,8 +60,10 @@ impl Sampling {
         }
         self.slot = slot;
         self.sequence = delivered.sequence;
-        if !delivered.conflated {
-            *self.sample(slot) = (delivered.sequence, delivered.transit_ns);
+        if let Some(transit_ns) = delivered.transit_ns
+            && !delivered.conflated
+        {
+            *self.sample(slot) = (delivered.sequence, transit_ns);
         }
     }
 
@@ -85,7 +88,8 @@ mod tests {
 
     fn delivered(sequence: u64, slot: u64) -> Delivered {
         let published = Nanos((FIRST + slot) * SAMPLE_SLOT_NS + sequence);
-        Delivered { sequence, published, transit_ns: 1_000 + sequence, conflated: false }
+        let transit_ns = Some(1_000 + sequence);
+        Delivered { sequence, published, transit_ns, conflated: false }
     }
 
     fn sampling(all: &[Delivered]) -> Sampling {
@@ -117,6 +121,13 @@ mod tests {
         let sampling = sampling(&[delivered(1, 0), delivered(2, 2), conflated, delivered(4, 5)]);
         assert_eq!([0, 1, 2].map(|slot| of(&sampling, slot).0), [1, 0, 2]);
         assert_eq!([3, 4, 5].map(|slot| of(&sampling, slot).0), [0; 3]);
+    }
+
+    #[test]
+    fn a_snapshot_that_seems_to_come_before_it_was_published_begins_its_slot_and_is_no_sample() {
+        let behind = Delivered { transit_ns: None, ..delivered(2, 1) };
+        let sampling = sampling(&[delivered(1, 0), behind, delivered(3, 1), delivered(4, 2)]);
+        assert_eq!([0, 1, 2].map(|slot| of(&sampling, slot).0), [1, 0, 4]);
     }
 
     #[test]

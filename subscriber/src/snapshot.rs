@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tapecast_wire::{Epoch, Flags, Instrument, InstrumentId, Level, Nanos, Sequence};
 use tapecast_wire::{Snapshot as Record, SnapshotHeader, TradingStatus};
 
+use crate::clock::transit_ns;
 use crate::decimal::{Price, Quantity};
 use crate::owned::{OwnedRecord, OwnedSnapshot};
 
@@ -187,13 +188,24 @@ impl<'a> Snapshot<'a> {
         self.received
     }
 
-    /// From publish to delivery, in nanoseconds. `None` when it is not measured, and for an initial
-    /// image, whose age says nothing about the path.
+    /// From publish to delivery, in nanoseconds. `None` when it is not measured, for an initial
+    /// image, whose age says nothing about the path, and where it is negative
+    /// ([`Self::transit_ns`]).
     #[must_use]
     pub const fn latency_ns(&self) -> Option<u64> {
+        match self.transit_ns() {
+            Some(transit_ns) if transit_ns >= 0 => Some(transit_ns.cast_unsigned()),
+            _ => None,
+        }
+    }
+
+    /// As [`Self::latency_ns`], and negative where by the two clocks it was delivered before it was
+    /// published: this host's is behind the publisher's.
+    #[must_use]
+    pub const fn transit_ns(&self) -> Option<i64> {
         match self.received {
             Some(received) if !self.is_initial_image() => {
-                Some(received.since(self.ts_publish()).get())
+                Some(transit_ns(self.ts_publish(), received))
             }
             _ => None,
         }
@@ -407,5 +419,6 @@ mod tests {
         let image = SnapshotFields { flags: Flags::INITIAL_IMAGE, ..fields() };
         with_view(&image, (&[], &[]), |snapshot| assert_eq!(snapshot.latency_ns(), None));
         with_view(&fields(), (&[], &[]), |snapshot| assert_eq!(snapshot.latency_ns(), Some(5_000)));
+        with_view(&fields(), (&[], &[]), |snapshot| assert_eq!(snapshot.transit_ns(), Some(5_000)));
     }
 }

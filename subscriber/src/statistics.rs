@@ -9,6 +9,7 @@ use tapecast_telemetry::{BUCKETS, InterarrivalJitter, Jitter, LatencyBuckets, La
 use tapecast_telemetry::{SkewRecord, SkewSampler};
 use tapecast_wire::{Epoch, Flags, Nanos, Snapshot as Record};
 
+use crate::clock::transit_ns;
 use crate::directory::Directory;
 use crate::sampling::{Delivered, Sampling};
 
@@ -32,7 +33,8 @@ pub struct Statistics {
     pub published: u64,
     /// Snapshots handed to the application.
     pub delivered: u64,
-    /// Snapshots that a newer one replaced because this subscriber did not keep up.
+    /// Snapshots that a newer one replaced because this subscriber did not keep up, or has asked for
+    /// a least interval.
     pub conflated: u64,
     /// Snapshots that nothing accounts for: 0, or there is a bug.
     pub lost: u64,
@@ -50,6 +52,10 @@ pub struct Statistics {
     pub lag_bytes: u64,
     /// Age of the newest delivered snapshot while there is a lag, in nanoseconds; 0 without lag.
     pub lag_ns: u64,
+    /// Deliveries that by the two clocks came before they were published: this host's clock is
+    /// behind the publisher's. They are not in `latency`.
+    #[serde(default)]
+    pub negative_deliveries: u64,
     /// From publish to delivery, initial images left out.
     pub latency: LatencyFigures,
     /// How much that varies.
@@ -164,12 +170,15 @@ struct Distributions {
     transit: LatencyBuckets,
     /// From the feed's receive time to delivery.
     end_to_end: LatencyBuckets,
+    /// Deliveries that seem to come before they were published, and so are in neither.
+    negative: u64,
 }
 
 impl Distributions {
     fn merge(&mut self, other: &Self) {
         self.transit.merge(&other.transit);
         self.end_to_end.merge(&other.end_to_end);
+        self.negative = self.negative.wrapping_add(other.negative);
     }
 }
 
@@ -243,6 +252,7 @@ impl Recorder {
         Some(Timing {
             transit: words_of(&distributions.transit),
             end_to_end: words_of(&distributions.end_to_end),
+            negative: distributions.negative,
             jitter_ns: jitter.ns(),
             clock,
             samples: *sampling.samples(),
@@ -281,6 +291,7 @@ impl Recorder {
         figures.suspect = self.suspect;
         figures.feed_gaps = self.feed_gaps;
         figures.latency = self.figures();
+        figures.negative_deliveries = self.distributions().negative;
         if let Some(timing) = self.timing.as_deref() {
             figures.jitter = Jitter::of(&figures.latency, &timing.jitter);
         }
@@ -302,10 +313,15 @@ impl Measured {
             // Its age says when the instrument last changed, not how long the path is.
             return;
         }
-        let transit_ns = received.since(record.ts_publish()).get();
-        self.latency.record(transit_ns);
+        let transit_ns = transit_ns(record.ts_publish(), received);
         self.jitter.on_transit(transit_ns);
-        self.session.on_delivery(record, transit_ns);
+        // Where this host's clock is behind, a latency of 0 would look like the best there is.
+        let latency_ns = u64::try_from(transit_ns).ok();
+        match latency_ns {
+            Some(latency_ns) => self.latency.record(latency_ns),
+            None => self.session.distributions.negative += 1,
+        }
+        self.session.on_delivery(record, latency_ns);
         if let Some(age_ns) = age_ns(record, received) {
             self.session.distributions.end_to_end.record(age_ns);
         }
@@ -334,8 +350,10 @@ impl Measured {
 
 impl SessionTiming {
     #[inline]
-    fn on_delivery(&mut self, record: &Record<'_>, transit_ns: u64) {
-        self.distributions.transit.record(transit_ns);
+    fn on_delivery(&mut self, record: &Record<'_>, transit_ns: Option<u64>) {
+        if let Some(transit_ns) = transit_ns {
+            self.distributions.transit.record(transit_ns);
+        }
         self.sampling.on_delivery(&Delivered {
             sequence: record.channel_sequence().get(),
             published: record.ts_publish(),

@@ -70,6 +70,7 @@ say "in health none of them fires"
 # Delays what comes from the subscribers: half of that may be the clock's.
 tell b 'tc qdisc replace dev eth0 root netem limit 20000 delay 200ms'
 fires TapecastClockUnreliable 'channel="rdma"'
+fires TapecastDeliveryUnwatched 'channel="rdma"'
 tell b 'tc qdisc replace dev eth0 root netem limit 20000 loss 5%'
 fires TapecastRdmaRetransmits 'channel="rdma"'
 tell b 'tc qdisc del dev eth0 root'
@@ -95,5 +96,5 @@ done
 # When they are gone there is a processor for it.
 until_true 60 'the end of the machines' fails_to alive "$pair" || status=1
 draws pictures-rdma --only rdma --until "$healthy" || status=1
-[[ $status != 0 ]] || say "$fired alerts fired; drawn: $drawing"
+[[ $status != 0 ]] || say "${#fired[@]} alerts fired; drawn: $drawing"
 exit $status

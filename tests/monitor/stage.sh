@@ -42,18 +42,19 @@ trap 'exit 130' INT TERM HUP
 FASTER='s/^( +for:) [1-9].*/\1 2s/; s/\[1m\]/[15s]/g'
 
 status=0
-fired=0
+declare -A fired=()
 fires() { # ALERT [MATCHERS]
     local took
     if took=$(node tests/monitor/until.mjs "$prometheus" "${fires_within:-60}" "ALERTS{alertstate=\"firing\",alertname=\"$1\"${2:+,$2}}"); then
         say "$1 fires after $took"
-        fired=$((fired + 1))
+        fired[$1]=yes
     else
         echo "monitor: $1 DOES NOT FIRE" >&2
         status=1
     fi
 }
 
+sees_soon() { node tests/monitor/until.mjs "$prometheus" 5 "$1" >/dev/null 2>&1; }
 sees() { node tests/monitor/until.mjs "$prometheus" "${fires_within:-60}" "$1" >/dev/null || fail "the stage: never $1"; }
 
 # A port of loopback that nobody listens at now; whoever starts there tries again with another one

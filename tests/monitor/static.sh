@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What can be said about dashboards, rules and runbook without running anything, in a few seconds:
+# What can be said about dashboards, rules and runbook without running anything, in half a minute:
 # the JSON is up to date, the linter has no complaint, rules and their unit tests pass.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -16,7 +16,7 @@ use tracing::{error, warn};
 
 use super::kept_ring::{self, Received};
 use crate::config::{Config, Idle, Seal};
-use crate::feed::{Directory, QUEUE_ITEMS, SilentSince};
+use crate::feed::{Directory, QUEUE_ITEMS, QueueLength, SilentSince};
 use crate::metrics::Device;
 use crate::sender::{
     CommandPort, FeedItem, Sender, SenderFigures, SenderProgress, SenderReport, command_ports,
@@ -38,6 +38,8 @@ pub(super) struct Made<H, F> {
 /// Memory and threads of a publisher.
 pub(super) struct Plant<H: Host> {
     pub(super) queue: crossbeam_channel::Sender<FeedItem>,
+    /// How much waits in it.
+    pub(super) length: QueueLength,
     pub(super) bell: Bell,
     pub(super) host: H,
     pub(super) port: CommandPort<H::Session>,
@@ -68,6 +70,7 @@ impl<H: Host> Plant<H> {
             None => Bell::new(ringer.clone()),
         };
         let (queue, items) = bounded(QUEUE_ITEMS);
+        let length = QueueLength::of(&items);
         let (port, sender_port) = command_ports();
         let progress = Arc::new(SenderProgress::default());
         let silent_since = SilentSince::default();
@@ -76,7 +79,7 @@ impl<H: Host> Plant<H> {
         let waker = waker.map(Waker::spawn).transpose();
         let waker = waker.context("cannot start the waker's thread")?;
         let sender = spawn_sender(sender, config, parker)?;
-        Ok(Self { queue, bell, host, port, ringer, progress, silent_since, waker, sender })
+        Ok(Self { queue, length, bell, host, port, ringer, progress, silent_since, waker, sender })
     }
 }
 

@@ -260,7 +260,7 @@ impl Start<'_> {
         let (gate, started) = bounded(1);
         let (feed_ended, feed_end) = oneshot::channel();
         let queue = FeedQueue::new(plant.queue, plant.bell.clone(), stop.clone());
-        let pulse = queue.pulse().clone();
+        let (pulse, gauges) = (queue.pulse().clone(), queue.gauges().clone());
         // The pool outlives the feed here: the sender must not be the one to unmap it.
         let encoder = Encoder::new(epoch, Arc::clone(&directory), pool.clone(), queue);
         let encoder = encoder.with_journal(tap).with_stamps(figures.is_some());
@@ -278,6 +278,8 @@ impl Start<'_> {
             progress: Arc::clone(&plant.progress),
             sender,
             feed,
+            gauges,
+            queue: plant.length,
             pool: pool.clone(),
             directory: Arc::clone(&directory),
             reloads: reloads.record(),

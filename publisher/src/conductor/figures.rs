@@ -99,6 +99,8 @@ pub struct SessionFigures {
     pub name: String,
     /// What happens when it does not keep up.
     pub policy: Policy,
+    /// Least interval between two snapshots of an instrument that it asked for; 0 for none.
+    pub min_interval: Nanos,
     /// Whether it is attached; otherwise it has left.
     pub attached: bool,
     /// Its counts.

@@ -29,6 +29,8 @@ pub(super) struct Member<M> {
     pub(super) name: String,
     pub(super) peer: Peer,
     policy: Policy,
+    /// Least interval between two snapshots of an instrument; 0 for none.
+    min_interval: Nanos,
     /// Symbols asked for; 0 for all.
     symbols: usize,
     pub(super) monitor: M,
@@ -125,6 +127,7 @@ impl<M: Monitor> Member<M> {
             name: request.name.clone(),
             peer: pending.peer(),
             policy: request.policy,
+            min_interval: request.min_interval,
             symbols: request.symbols.len(),
             monitor,
             since: unix_now(),
@@ -216,6 +219,7 @@ impl<M: Monitor> Member<M> {
             id: self.id,
             name: self.name.clone(),
             policy: self.policy,
+            min_interval: self.min_interval,
             attached,
             stats: self.monitor.stats(),
             timing: self.monitor.timing(),
@@ -452,6 +456,7 @@ mod tests {
             id: SessionId(0),
             name: name.to_owned(),
             policy: Policy::Conflate,
+            min_interval: Nanos(0),
             attached: false,
             stats: SessionStats::default(),
             timing: Timing::default(),

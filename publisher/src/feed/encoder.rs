@@ -12,6 +12,7 @@ use tapecast_wire::{
 use super::directory::Directory;
 use super::queue::{FeedQueue, Patience, Stopped};
 use super::sequencer::Sequencer;
+use super::suspects::Suspects;
 use crate::book::{SnapshotDraft, SnapshotSink};
 use crate::clock::unix_now;
 use crate::journal::JournalTap;
@@ -62,9 +63,7 @@ pub struct Encoder {
     pool: Pool,
     page: Option<PageWriter>,
     queue: FeedQueue,
-    pool_stalls: u64,
-    /// Fewest pages that were free when one was taken.
-    pool_free_min: Option<usize>,
+    suspects: Suspects,
     /// Channel sequence at the last ring.
     rung: Sequence,
     journal: Option<JournalTap>,
@@ -86,8 +85,7 @@ impl Encoder {
             pool,
             page: None,
             queue,
-            pool_stalls: 0,
-            pool_free_min: None,
+            suspects: Suspects::default(),
             rung: Sequence(0),
             journal: None,
             stamps: false,
@@ -153,18 +151,6 @@ impl Encoder {
         }
     }
 
-    /// Times that the pool was found empty.
-    #[must_use]
-    pub const fn pool_stalls(&self) -> u64 {
-        self.pool_stalls
-    }
-
-    /// Fewest pages that were free when one was taken; `None` before the first.
-    #[must_use]
-    pub const fn pool_free_min(&self) -> Option<usize> {
-        self.pool_free_min
-    }
-
     fn enter_instrument(&mut self, instrument: &Instrument) -> Result<(), EncodeError> {
         if !self.directory.upsert(instrument) {
             return Err(EncodeError::TooManyInstruments {
@@ -220,6 +206,9 @@ impl Encoder {
             filled.stamp_publish(unix_now());
         }
         self.queue.push(FeedItem::Snapshot(filled))?;
+        if self.suspects.on_snapshot(draft.instrument, flags) {
+            self.queue.gauges().show_suspect(self.suspects.count());
+        }
         Ok(())
     }
 
@@ -256,12 +245,12 @@ impl Encoder {
 
     /// Takes a page, and waits while there is none: the feed is slowed down to the sender's speed.
     fn loan(&mut self) -> Result<PageWriter, Stopped> {
-        let free = self.pool.free_pages();
-        self.pool_free_min = Some(self.pool_free_min.map_or(free, |least| least.min(free)));
+        let gauges = self.queue.gauges();
+        gauges.on_loan(self.pool.pages().saturating_sub(self.pool.free_pages()));
         if let Some(page) = self.pool.loan() {
             return Ok(page);
         }
-        self.pool_stalls += 1;
+        let _stall = gauges.on_pool_empty();
         let mut patience = Patience::default();
         loop {
             self.queue.wait(&mut patience)?;
@@ -398,15 +387,18 @@ mod tests {
         let levels = [LEVEL; MAX_LEVELS_PER_SIDE];
         let feed = std::thread::spawn(move || {
             (0..COUNT).for_each(|_| encoder.on_snapshot(&draft(0), &levels, &levels));
-            (encoder.pool_stalls(), encoder.failure().cloned())
+            let told = encoder.queue().gauges().read(unix_now());
+            (told, encoder.failure().cloned())
         });
         while items.len() < POOL_PAGES {
             std::thread::yield_now();
         }
         let taken = (0..COUNT).map_while(|_| items.recv().ok()).count();
-        let (stalls, failure) = feed.join().unwrap();
+        let (told, failure) = feed.join().unwrap();
         assert_eq!((taken, failure), (COUNT, None));
-        assert!(stalls > 0, "all pages were queued, so the feed had to wait");
+        assert!(told.pool_stalls > 0, "all pages were queued, so the feed had to wait");
+        assert!(told.stalled_ns > 0, "and that took time");
+        assert_eq!((told.pool_used_max, told.queue_stalls), (POOL_PAGES as u64, 0));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::source::SourceStats;
 
 /// Figures of one feed: written by its thread, read by anybody. Clones are the same figures.
 ///
-/// Counts of the books are shown with each step. What the source says costs strings, so it is
+/// Counts of the books are shown with each step; what has to be right while the feed waits for the
+/// sender, in [`FeedGauges`](super::FeedGauges). What the source says costs strings, so it is
 /// written down only when somebody has asked since: while a source waits for its input it may be
 /// one question behind.
 #[derive(Clone, Debug, Default)]
@@ -31,12 +32,6 @@ pub struct FeedReading {
     pub source: SourceStats,
     /// What the books saw.
     pub books: BookStats,
-    /// Times that the queue to the sender was full.
-    pub queue_stalls: u64,
-    /// Times that the page pool was empty.
-    pub pool_stalls: u64,
-    /// Fewest pages that were free when one was taken; `None` before the first.
-    pub pool_free_min: Option<usize>,
 }
 
 /// The feed's end.

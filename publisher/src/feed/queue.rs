@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tapecast_fabric::park::Bell;
 
+use super::gauges::FeedGauges;
 use super::pulse::{FeedPulse, InputPulse};
 use crate::sender::FeedItem;
 
@@ -68,15 +69,33 @@ pub struct FeedQueue {
     bell: Bell,
     stop: StopFlag,
     pulse: FeedPulse,
-    /// Times that the queue was found full.
-    stalls: u64,
+    gauges: FeedGauges,
+}
+
+/// How much waits in a queue, for whoever wants to know. It takes nothing out; but items that
+/// nobody will take any more stay until it is dropped.
+#[derive(Clone, Debug)]
+pub struct QueueLength(Receiver<FeedItem>);
+
+impl QueueLength {
+    /// The length of the queue that ends here.
+    #[must_use]
+    pub fn of(items: &Receiver<FeedItem>) -> Self {
+        Self(items.clone())
+    }
+
+    /// Items that wait now.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl FeedQueue {
     /// The feed's end of `items`.
     #[must_use]
     pub fn new(items: Sender<FeedItem>, bell: Bell, stop: StopFlag) -> Self {
-        Self { items, bell, stop, pulse: FeedPulse::default(), stalls: 0 }
+        Self { items, bell, stop, pulse: FeedPulse::default(), gauges: FeedGauges::default() }
     }
 
     /// Queues one item, and waits while the queue is full.
@@ -84,12 +103,17 @@ impl FeedQueue {
     /// # Errors
     /// [`Stopped`] when the publisher stops meanwhile, or the sender is gone.
     pub fn push(&mut self, item: FeedItem) -> Result<(), Stopped> {
-        let mut refused = match self.items.try_send(item) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Disconnected(_)) => return Err(Stopped),
-            Err(TrySendError::Full(item)) => item,
-        };
-        self.stalls += 1;
+        match self.items.try_send(item) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(_)) => Err(Stopped),
+            Err(TrySendError::Full(item)) => self.push_later(item),
+        }
+    }
+
+    /// Waits for room. The wait is told while it lasts: that is when somebody wants to know.
+    #[cold]
+    fn push_later(&self, mut refused: FeedItem) -> Result<(), Stopped> {
+        let _stall = self.gauges.on_queue_full();
         let mut patience = Patience::default();
         loop {
             self.wait(&mut patience)?;
@@ -134,10 +158,10 @@ impl FeedQueue {
         &self.pulse
     }
 
-    /// Times that the queue was found full.
+    /// What the feed shows as it happens.
     #[must_use]
-    pub const fn stalls(&self) -> u64 {
-        self.stalls
+    pub const fn gauges(&self) -> &FeedGauges {
+        &self.gauges
     }
 }
 
@@ -166,9 +190,10 @@ impl Patience {
 mod tests {
     use crossbeam_channel::bounded;
     use tapecast_fabric::park::Parker;
-    use tapecast_wire::{Instrument, InstrumentId};
+    use tapecast_wire::{Instrument, InstrumentId, Nanos};
 
     use super::*;
+    use crate::clock::unix_now;
 
     fn item(id: u32) -> FeedItem {
         FeedItem::Instrument(Instrument::new(InstrumentId(id), "X", "V").to_wire())
@@ -202,6 +227,32 @@ mod tests {
             .collect();
         assert_eq!(taken, (0..1000).collect::<Vec<_>>());
         feed.join().unwrap();
+    }
+
+    #[test]
+    fn a_stall_is_told_from_its_beginning_to_its_end_and_no_longer() {
+        let (to_sender, items) = bounded(2);
+        let length = QueueLength::of(&items);
+        let bell = Bell::new(Parker::new().ringer());
+        let mut queue = FeedQueue::new(to_sender, bell, StopFlag::default());
+        let (gauges, pulse) = (queue.gauges().clone(), queue.pulse().clone());
+        (0..2).for_each(|id| queue.push(item(id)).unwrap());
+        let hour = Nanos(3_600_000_000_000);
+        let told = || gauges.read(Nanos(unix_now().0 + hour.0));
+        assert_eq!((told().queue_stalls, told().stalled_ns, length.items()), (0, 0, 2));
+
+        let feed = std::thread::spawn(move || queue.push(item(2)).map(|()| queue));
+        // One that waits beats; so it waits.
+        while pulse.beats() == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!((told().queue_stalls, length.items()), (1, 2));
+        assert!(told().stalled_ns >= hour.0, "it lasts");
+
+        items.recv().unwrap();
+        let _queue = feed.join().unwrap().unwrap();
+        assert_eq!((told().queue_stalls, length.items()), (1, 2));
+        assert!((1..hour.0).contains(&told().stalled_ns), "it is over");
     }
 
     #[test]

@@ -195,6 +195,7 @@ impl<S: Source> Feed<S> {
         let books = self.sink.books.stats();
         let encoder = self.sink.books.sink();
         encoder.queue().ring();
+        let gauges = encoder.queue().gauges().read(unix_now());
         let source = self.source.stats();
         if let Some(meter) = self.meter {
             meter.finish(count(&source));
@@ -204,21 +205,14 @@ impl<S: Source> Feed<S> {
             source,
             books,
             instrument_sequences: encoder.sequencer().instrument_sequences().to_vec(),
-            queue_stalls: encoder.queue().stalls(),
-            pool_stalls: encoder.pool_stalls(),
+            queue_stalls: gauges.queue_stalls,
+            pool_stalls: gauges.pool_stalls,
         }
     }
 }
 
 fn reading(source: &impl Source, sink: &FeedSink) -> FeedReading {
-    let encoder = sink.books.sink();
-    FeedReading {
-        source: source.stats(),
-        books: sink.books.stats(),
-        queue_stalls: encoder.queue().stalls(),
-        pool_stalls: encoder.pool_stalls(),
-        pool_free_min: encoder.pool_free_min(),
-    }
+    FeedReading { source: source.stats(), books: sink.books.stats() }
 }
 
 const fn count(stats: &SourceStats) -> ProgressCount {

@@ -142,7 +142,7 @@ impl Collector for Publisher {
             took.as_secs_f64(),
         );
         sender::collect(&mut out, sources, now);
-        feed::collect(&mut out, sources, figures);
+        feed::collect(&mut out, sources, figures, now);
         let published = sources.progress.load().published;
         sessions::collect(&mut out, figures, &sources.identity, (published, now));
         if let Some(stats) = &figures.network {

@@ -2,19 +2,29 @@
 
 use super::Sources;
 use crate::conductor::Figures;
-use crate::feed::FeedReading;
+use crate::feed::{FeedGaugesReading, FeedReading};
 use tapecast_telemetry::families::{Families, Named, flag, seconds};
+use tapecast_wire::Nanos;
 
 /// What was read, and whether it is heard.
-pub(super) fn collect(out: &mut Families, sources: &Sources, figures: &Figures) {
+pub(super) fn collect(out: &mut Families, sources: &Sources, figures: &Figures, now: Nanos) {
     let reading = sources.feed.read();
     messages(out, &reading);
     books(out, &reading);
-    stalls(out, sources, &reading);
+    let gauges = sources.gauges.read(now);
+    stalls(out, sources, &gauges);
     silence(out, figures);
     out.gauge(
         Named("tapecast_instruments", "Instruments in the directory."),
         sources.directory.count() as f64,
+    );
+    out.gauge(
+        Named(
+            "tapecast_suspect_instruments",
+            "Instruments whose latest snapshot is flagged suspect, because the feed lost messages: \
+             until their books are repaired.",
+        ),
+        gauges.suspect as f64,
     );
 }
 
@@ -75,27 +85,37 @@ fn books(out: &mut Families, reading: &FeedReading) {
     );
 }
 
-fn stalls(out: &mut Families, sources: &Sources, reading: &FeedReading) {
+fn stalls(out: &mut Families, sources: &Sources, gauges: &FeedGaugesReading) {
     out.counter(
         Named(
             "tapecast_queue_stalls_total",
-            "Times that the feed found the queue to the sender full, and waited.",
+            "Times that the feed found the queue to the sender full, and waited; counted when the \
+             wait begins.",
         ),
-        reading.queue_stalls,
+        gauges.queue_stalls,
     );
     out.counter(
         Named(
             "tapecast_pool_stalls_total",
-            "Times that the feed found the page pool empty, and waited.",
+            "Times that the feed found the page pool empty, and waited; counted when the wait \
+             begins.",
         ),
-        reading.pool_stalls,
+        gauges.pool_stalls,
+    );
+    out.counter_seconds(
+        Named(
+            "tapecast_queue_stalled_seconds_total",
+            "How long the feed waited for room in the queue or for a page in all, the present wait \
+             included while it lasts.",
+        ),
+        gauges.stalled_ns,
     );
     out.gauge(
         Named(
             "tapecast_pool_free_pages_min",
             "Fewest pages that were free when the feed took one, since the start.",
         ),
-        reading.pool_free_min.unwrap_or_else(|| sources.pool.pages()) as f64,
+        sources.pool.pages().saturating_sub(gauges.pool_used_max as usize) as f64,
     );
 }
 

@@ -28,7 +28,7 @@ pub use device::Device;
 pub use server::{MetricsError, MetricsServer, MetricsThread};
 
 use crate::conductor::{Asker, ReloadRecord};
-use crate::feed::{Directory, FeedFigures};
+use crate::feed::{Directory, FeedFigures, FeedGauges, QueueLength};
 use crate::journal::JournalFigures;
 use crate::sender::{SenderFigures, SenderProgress};
 
@@ -58,6 +58,10 @@ pub struct Sources {
     pub sender: Arc<SenderFigures>,
     /// The feed.
     pub feed: FeedFigures,
+    /// What it shows while it waits, too.
+    pub gauges: FeedGauges,
+    /// How much waits for the sender.
+    pub queue: QueueLength,
     /// The page pool.
     pub pool: Pool,
     /// The instruments.

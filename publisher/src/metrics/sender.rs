@@ -10,7 +10,7 @@ use tapecast_telemetry::families::{Families, Named, flag, seconds};
 /// What was published, and what it cost.
 pub(super) fn collect(out: &mut Families, sources: &Sources, now: Nanos) {
     let progress = sources.progress.load();
-    let reading = sources.sender.read();
+    let reading = sources.sender.read(now);
     out.counter(
         Named("tapecast_published_snapshots_total", "Snapshots handed to the fabric."),
         progress.published,
@@ -34,9 +34,17 @@ pub(super) fn collect(out: &mut Families, sources: &Sources, now: Nanos) {
         Named("tapecast_gated", "Whether a lossless subscriber stops the sender now."),
         flag(progress.gated),
     );
+    out.counter_seconds(
+        Named(
+            "tapecast_gated_seconds_total",
+            "How long lossless subscribers held the sender back in all, the present time included \
+             while it lasts.",
+        ),
+        reading.gated_ns,
+    );
     latencies(out, &reading);
     duty_cycles(out, &reading, now);
-    memory(out, sources, &reading);
+    memory(out, sources);
 }
 
 fn latencies(out: &mut Families, reading: &SenderReading) {
@@ -113,13 +121,10 @@ fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
     );
 }
 
-fn memory(out: &mut Families, sources: &Sources, reading: &SenderReading) {
+fn memory(out: &mut Families, sources: &Sources) {
     out.gauge(
-        Named(
-            "tapecast_queue_items",
-            "Items that the last duty cycle found in the queue between feed and sender.",
-        ),
-        reading.queue_items as f64,
+        Named("tapecast_queue_items", "Items that wait in the queue between feed and sender."),
+        sources.queue.items() as f64,
     );
     out.gauge(
         Named("tapecast_queue_capacity_items", "Items that the queue can hold."),

@@ -305,7 +305,7 @@ mod tests {
     use super::super::connections::CONNECTIONS_MAX;
     use super::*;
     use crate::conductor::{Asker, ReloadRecord, questions};
-    use crate::feed::{Directory, FeedFigures};
+    use crate::feed::{Directory, FeedFigures, FeedGauges, QueueLength};
     use crate::sender::{SenderFigures, SenderProgress};
 
     fn identity() -> Identity {
@@ -324,6 +324,8 @@ mod tests {
             progress: Arc::new(SenderProgress::default()),
             sender: Arc::new(SenderFigures::default()),
             feed: FeedFigures::default(),
+            gauges: FeedGauges::default(),
+            queue: QueueLength::of(&crossbeam_channel::bounded(1).1),
             pool: Pool::new(PoolConfig::default()).unwrap(),
             directory: Arc::new(Directory::new(1)),
             reloads: ReloadRecord::begun(),

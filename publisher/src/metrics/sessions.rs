@@ -53,8 +53,8 @@ fn totals(out: &mut Families, figures: &Figures) {
         (
             Named(
                 "tapecast_conflated_snapshots_total",
-                "Snapshots that a newer one replaced because a subscriber did not keep up, all \
-                 sessions together.",
+                "Snapshots that a newer one replaced because a subscriber did not keep up or asked for \
+                 a least interval, all sessions together.",
             ),
             totals.conflated,
         ),
@@ -135,7 +135,8 @@ fn fan_out(out: &mut Families, figures: &Figures) {
             Named(
                 "tapecast_fan_out_first_seconds",
                 "From publishing a sampled snapshot to its first subscriber. Sampled is the first \
-                 snapshot of each 0.1 s that at least two received directly.",
+                 snapshot of each 0.1 s that at least two received directly; a subscriber to which it \
+                 came before it was published, by the two clocks, is left out.",
             ),
             &fan_out.first,
         ),
@@ -178,6 +179,15 @@ fn each(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, identi
         ),
         &connected,
         flag(session.attached),
+    );
+    out.gauge_of(
+        Named(
+            "tapecast_subscriber_min_interval_seconds",
+            "Least interval between two snapshots of an instrument that this session asked for; 0 \
+             for none. One that has it conflates on purpose, and is late by up to that.",
+        ),
+        labels,
+        seconds(session.min_interval.0),
     );
     counts(out, session, labels);
     latency(out, session, labels);
@@ -282,7 +292,8 @@ fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         (
             Named(
                 "tapecast_subscriber_conflated_snapshots_total",
-                "Snapshots that a newer one replaced because this session did not keep up.",
+                "Snapshots that a newer one replaced for this session: it did not keep up, or asked \
+                 for a least interval (tapecast_subscriber_min_interval_seconds).",
             ),
             counts.conflated,
         ),
@@ -292,6 +303,14 @@ fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
                 "Snapshots that nothing accounts for. Stays 0; anything else is a defect.",
             ),
             counts.lost,
+        ),
+        (
+            Named(
+                "tapecast_subscriber_negative_deliveries_total",
+                "Deliveries that by the two clocks came before they were published, not in the \
+                 delivery distribution: the subscriber's clock is behind.",
+            ),
+            session.timing.negative,
         ),
         (
             Named(
@@ -332,7 +351,9 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         Named(
             "tapecast_subscriber_delivery_seconds",
             "From publishing to being received by this session, initial images left out; told once \
-             a second. Two clocks: see the clock offset of this subscriber.",
+             a second. Two clocks: see the clock offset of this subscriber. What by them was \
+             received before it was published is not here but in \
+             tapecast_subscriber_negative_deliveries_total.",
         ),
         labels,
         &session.delivery(),
@@ -354,7 +375,8 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         (
             Named(
                 "tapecast_subscriber_delivery_max_seconds",
-                "Longest time from publishing to being received, since the subscriber started.",
+                "Longest time from publishing to being received in the delivery distribution, since \
+                 the subscriber started.",
             ),
             latency.max_ns,
         ),
@@ -362,7 +384,9 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
             Named(
                 "tapecast_subscriber_latency_spread_seconds",
                 "Jitter as the spread of the distribution: 99th percentile less median of the \
-                 delivery latency, since the subscriber started.",
+                 deliveries in the delivery distribution, since the subscriber started. An offset \
+                 between clocks cancels to about a thousandth of itself, unless it makes deliveries \
+                 negative: those are left out, and with nothing left this is 0.",
             ),
             latency.p99_ns.saturating_sub(latency.p50_ns),
         ),
@@ -370,8 +394,9 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
             Named(
                 "tapecast_subscriber_interarrival_jitter_seconds",
                 "Jitter as RFC 3550 section 6.4.1 defines it: a running mean of how much the \
-                 transit time changes from one snapshot to the next, J += (|D| - J) / 16. Offsets \
-                 between clocks cancel.",
+                 transit time changes from one snapshot to the next, J += (|D| - J) / 16, since this \
+                 session began. Offsets between clocks cancel, also where they make transit times \
+                 negative.",
             ),
             session.timing.jitter_ns,
         ),

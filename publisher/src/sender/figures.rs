@@ -1,6 +1,6 @@
 //! What the sender records on its way, for the metrics endpoint.
 
-use tapecast_telemetry::{Gauge, LatencyBuckets, SharedBuckets};
+use tapecast_telemetry::{Gauge, LatencyBuckets, SharedBuckets, Spells};
 use tapecast_wire::Nanos;
 
 use super::Work;
@@ -14,13 +14,14 @@ pub struct SenderFigures {
     done: Gauge,
     idle: Gauge,
     gated: Gauge,
+    /// Times in which a lossless session held the sender back.
+    held_back: Spells,
     parks: Gauge,
     waits: Gauge,
     yields: Gauge,
     busy_ns: Gauge,
     /// 1 when the last duty cycle did something.
     at_work: Gauge,
-    queue_items: Gauge,
     beat_ns: Gauge,
 }
 
@@ -47,8 +48,8 @@ pub struct SenderReading {
     pub yields: u64,
     /// Time of the duty cycles that did something, each until the next began.
     pub busy_ns: u64,
-    /// Items that the last batch found in the queue.
-    pub queue_items: u64,
+    /// How long lossless sessions held the sender back, the present time included.
+    pub gated_ns: u64,
     /// When the last duty cycle began, Unix nanoseconds; 0 before the first.
     pub beat: Nanos,
 }
@@ -79,11 +80,16 @@ impl SenderFigures {
         self.publish_cost.record(cost.0);
     }
 
-    /// A batch, begun at `began` with `queued` items in the queue, was flushed at `flushed`.
+    /// A batch, begun at `began`, was flushed at `flushed`.
     #[inline]
-    pub(super) fn on_flushed(&self, began: Nanos, flushed: Nanos, queued: usize) {
+    pub(super) fn on_flushed(&self, began: Nanos, flushed: Nanos) {
         self.publish_to_post.record(flushed.since(began).0);
-        self.queue_items.set(queued as u64);
+    }
+
+    /// From now on a lossless session holds the sender back, or none does.
+    #[inline]
+    pub(super) fn on_held_back(&self, is_held: bool, now: Nanos) {
+        self.held_back.set(is_held, now.0);
     }
 
     /// A duty cycle has ended.
@@ -92,10 +98,7 @@ impl SenderFigures {
         self.at_work.set(u64::from(work == Work::Done));
         match work {
             Work::Done => self.done.raise(),
-            Work::Idle => {
-                self.idle.raise();
-                self.queue_items.set(0);
-            }
+            Work::Idle => self.idle.raise(),
             Work::Gated | Work::Closed => self.gated.raise(),
         }
     }
@@ -119,9 +122,9 @@ impl SenderFigures {
         Nanos(self.beat_ns.get())
     }
 
-    /// The figures now.
+    /// The figures at `now`.
     #[must_use]
-    pub fn read(&self) -> SenderReading {
+    pub fn read(&self, now: Nanos) -> SenderReading {
         SenderReading {
             source_to_publish: self.source_to_publish.load(),
             publish_cost: self.publish_cost.load(),
@@ -133,7 +136,7 @@ impl SenderFigures {
             waits: self.waits.get(),
             yields: self.yields.get(),
             busy_ns: self.busy_ns.get(),
-            queue_items: self.queue_items.get(),
+            gated_ns: self.held_back.total_ns(now.0),
             beat: self.beat(),
         }
     }
@@ -155,7 +158,7 @@ mod tests {
             (9_400, Work::Idle, 80),
         ] {
             figures.on_beat(Nanos(begins));
-            assert_eq!(figures.read().busy_ns, busy_ns, "at {begins}");
+            assert_eq!(figures.read(Nanos(begins)).busy_ns, busy_ns, "at {begins}");
             figures.on_cycle(work);
         }
     }

@@ -205,14 +205,13 @@ impl<F: Fabric> Sender<F> {
         let began = unix_now();
         self.record(|figures| figures.on_beat(began));
         let mut now = began;
-        let queued = self.items.len();
         let (published, gated) = self.publish_batch(&mut now);
         if published > 0 || gated {
             self.fabric.flush(now);
         }
         // One that only found no room again has published nothing: it is no batch.
         if published > 0 {
-            self.record(|figures| figures.on_flushed(began, unix_now(), queued));
+            self.record(|figures| figures.on_flushed(began, unix_now()));
         }
         self.fabric.show_feed(self.feed.get());
         let turned = self.fabric.turn(now);
@@ -220,6 +219,7 @@ impl<F: Fabric> Sender<F> {
             self.counts.batches += u64::from(published > 0);
             self.counts.gate_stalls += u64::from(gated && !self.counts.gated);
             self.counts.gated = gated;
+            self.record(|figures| figures.on_held_back(gated, now));
             self.show_progress();
         }
         if commands + published + turned > 0 {

@@ -227,7 +227,30 @@ fn a_cycle_that_only_waits_for_room_is_no_batch_in_the_figures() {
     for _ in 0..100 {
         assert_eq!(bench.sender.do_work(), Work::Gated);
     }
-    assert_eq!(figures.read().publish_to_post.count(), 1, "one batch was posted");
+    assert_eq!(figures.read(unix_now()).publish_to_post.count(), 1, "one batch was posted");
+}
+
+#[test]
+fn the_time_that_a_lossless_session_holds_the_sender_back_counts_while_it_lasts_and_not_after() {
+    let mut bench = bench(Recorder { room: Some(3), ..Recorder::default() });
+    let figures = Arc::new(SenderFigures::default());
+    bench.sender = bench.sender.with_figures(Some(Arc::clone(&figures)));
+    bench.queue(3);
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    let later = |ns: u64| Nanos(unix_now().0 + ns);
+    assert_eq!(figures.read(later(1_000_000_000)).gated_ns, 0);
+
+    bench.queue(1);
+    assert_eq!(bench.sender.do_work(), Work::Gated);
+    assert_eq!(bench.sender.do_work(), Work::Gated);
+    let hour_ns = 3_600_000_000_000;
+    assert!(figures.read(later(hour_ns)).gated_ns >= hour_ns, "it lasts");
+
+    bench.sender.fabric.room = None;
+    assert_eq!(bench.sender.do_work(), Work::Done);
+    let held_ns = figures.read(unix_now()).gated_ns;
+    assert!((1..hour_ns).contains(&held_ns), "{held_ns}");
+    assert_eq!(figures.read(later(hour_ns)).gated_ns, held_ns, "it is over");
 }
 
 #[test]
@@ -348,10 +371,10 @@ fn the_system_calls_of_an_idle_sender_are_those_of_its_idle_strategy() {
         let ringer = parker.ringer();
         let thread = std::thread::spawn(move || sender.run(idle, parker));
         // The calls of a duty cycle are counted when the next begins.
-        while figures.read().idle < 4 {
+        while figures.read(unix_now()).idle < 4 {
             std::thread::yield_now();
         }
-        let SenderReading { waits, yields, .. } = figures.read();
+        let SenderReading { waits, yields, .. } = figures.read(unix_now());
         let expected = (idle == IdleStrategy::Block, idle == IdleStrategy::Yield);
         assert_eq!((waits >= 3, yields >= 3), expected, "{idle:?}: {waits} {yields}");
         assert!(waits == 0 || yields == 0, "{idle:?}: {waits} {yields}");

@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use rustix::process::Signal;
 use tapecast_fabric::{CELL_TRANSIT_WORDS, Timing};
-use tapecast_wire::attach::Policy;
+use tapecast_wire::Nanos;
+use tapecast_wire::attach::{AttachRequest, Policy};
 
 use crate::support::{Bench, Daemon, Subscriber, error_line, program, request, stderr};
 
@@ -197,6 +198,7 @@ fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
     (timing.end_to_end[CELL_TRANSIT_WORDS - 2], timing.end_to_end[CELL_TRANSIT_WORDS - 1]) =
         (1, 59_000_000_700);
     (timing.transit[1], timing.transit[CELL_TRANSIT_WORDS - 1]) = (11, 1_400);
+    timing.negative = 3;
     subscriber.receiver.show_timing(&timing);
     served.until("the session is told", |series| {
         series.keys().any(|key| key.starts_with("tapecast_subscriber_end_to_end_seconds_count"))
@@ -216,6 +218,7 @@ fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
         ("tapecast_subscriber_end_to_end_seconds_sum", 59.0000007),
         ("tapecast_subscriber_delivery_seconds_count", 11.0),
         ("tapecast_subscriber_delivery_seconds_sum", 0.0000014),
+        ("tapecast_subscriber_negative_deliveries_total", 3.0),
     ] {
         assert_eq!(at(name, "subscriber=\"desk\""), expected, "{name}");
     }
@@ -227,6 +230,57 @@ fn both_distributions_of_a_session_are_told_as_it_says_bucket_by_bucket() {
     assert!(value(&series, "tapecast_subscriber_end_to_end_seconds_sum") > 1e10);
     assert_eq!(value(&series, "tapecast_subscriber_delivery_seconds_count"), 11.0);
     assert_eq!(value(&series, "tapecast_sessions"), 1.0);
+}
+
+#[test]
+fn one_that_asked_for_a_least_interval_is_told_apart_from_those_that_do_not_keep_up() {
+    let bench = Bench::new();
+    let served = Served::start(&bench, []);
+    let paced = AttachRequest {
+        min_interval: Nanos(250_000_000),
+        ..request("paced", Policy::Conflate, &[])
+    };
+    let _paced = Subscriber::attach(&bench.socket(), &paced).unwrap();
+    let plain = request("plain", Policy::Conflate, &[]);
+    let _plain = Subscriber::attach(&bench.socket(), &plain).unwrap();
+    let series = served.scrape();
+    for (name, seconds) in [("paced", 0.25), ("plain", 0.0)] {
+        let label = format!("subscriber=\"{name}\"");
+        let told = of(&series, "tapecast_subscriber_min_interval_seconds", &label);
+        assert_eq!(told.unwrap().1, seconds, "{name}");
+    }
+}
+
+#[test]
+fn a_lossless_reader_that_stands_still_is_told_while_it_holds_the_channel() {
+    let bench = Bench::new();
+    let small = ["--instruments", "5", "--set", "shm.ring_bytes=1MiB"];
+    let patient = ["--lossless", "--pace", "max", "--set", "access.stall_max_s=3600"];
+    let mut served = Served::start(&bench, small.into_iter().chain(patient));
+    let reader = request("stopped", Policy::Lossless, &[]);
+    let mut reader = Subscriber::attach(&bench.socket(), &reader).unwrap();
+    served.until("the sender is held back and the feed waits for it", |series| {
+        value(series, "tapecast_gated") == 1.0 && value(series, "tapecast_queue_items") == 1024.0
+    });
+    let first = served.scrape();
+    for name in ["tapecast_gated_seconds_total", "tapecast_queue_stalled_seconds_total"] {
+        let before = value(&first, name);
+        served.until(name, |series| value(series, name) > before + 0.05);
+    }
+    let later = served.scrape();
+    let stalls = |series: &BTreeMap<String, f64>| value(series, "tapecast_queue_stalls_total");
+    assert!(stalls(&later) >= 1.0, "it was counted when it began");
+    served.until("time passes", |series| {
+        let name = "tapecast_queue_stalled_seconds_total";
+        value(series, name) > value(&later, name) + 0.05
+    });
+    assert_eq!(stalls(&served.scrape()), stalls(&later), "it is one stall");
+
+    reader.receiver.poll(1 << 20, |_| {}).unwrap();
+    served.until("it goes on", |series| {
+        value(series, "tapecast_published_snapshots_total")
+            > value(&first, "tapecast_published_snapshots_total")
+    });
 }
 
 #[test]

@@ -10,13 +10,14 @@
 //! line 6   requests   number ever made | seal
 //! line 7…  requests   the nth at word n mod 64: instrument id, plus 2^32 to drop it
 //! line 15… transit    latencies by bucket | their sum, ns   (buckets: tapecast-telemetry)
-//! line 21  clock      jitter, ns | offset, ns | error of that, ns | round trip, ns
+//! line 21  clock      jitter, ns | offset, ns | error of that, ns | round trip, ns | negative
 //! line 22… samples    channel sequence, latency in ns: that of time slot n at pair n mod 32
 //! line 26… end to end ages by bucket | their sum, ns   (the same buckets)
 //! line 31  start      where the session begins: the fabric's, not touched here
 //! ```
 //!
-//! `receives` counts the receive work requests that the subscriber ever posted, where its fabric
+//! `negative` counts deliveries that by the two clocks came before they were published: no bucket
+//! has them. `receives` counts the receive work requests that the subscriber ever posted, where its fabric
 //! has such things. A request asks for the newest snapshot of one instrument, or drops one; the
 //! publisher says how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`]
 //! of them open.
@@ -40,7 +41,7 @@ pub const CELL_BYTES: usize = PAGE_BYTES;
 /// Words of a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / WORD_BYTES;
 /// Version of the cell's layout. Counts up with every change to this module's diagram.
-pub const CELL_LAYOUT_VERSION: u64 = 5;
+pub const CELL_LAYOUT_VERSION: u64 = 6;
 /// Requests that can be open at once.
 pub const CELL_REQUESTS: u64 = 64;
 /// The first word of the last line, which is the fabric's: where the session begins.
@@ -100,6 +101,7 @@ const REQUEST_IDS_WORD: usize = 7 * LINE_WORDS;
 
 const TRANSIT_WORD: usize = 15 * LINE_WORDS;
 const CLOCK_WORD: usize = 21 * LINE_WORDS;
+const NEGATIVE_WORD: usize = CLOCK_WORD + 4;
 const SAMPLES_WORD: usize = 22 * LINE_WORDS;
 const END_TO_END_WORD: usize = 26 * LINE_WORDS;
 const TIMING_END_WORD: usize = END_TO_END_WORD + CELL_TRANSIT_WORDS;
@@ -174,6 +176,9 @@ pub struct CellTiming {
     pub transit: [u64; CELL_TRANSIT_WORDS],
     /// Ages from the feed's receive time to delivery since the session began, in the same form.
     pub end_to_end: [u64; CELL_TRANSIT_WORDS],
+    /// Deliveries since the session began that by the two clocks came before they were published:
+    /// they are not among the latencies.
+    pub negative: u64,
     /// Interarrival jitter (RFC 3550 §6.4.1), ns.
     pub jitter_ns: u64,
     /// How the two ends' clocks relate.
@@ -199,6 +204,7 @@ impl Default for CellTiming {
         Self {
             transit: [0; CELL_TRANSIT_WORDS],
             end_to_end: [0; CELL_TRANSIT_WORDS],
+            negative: 0,
             jitter_ns: 0,
             clock: CellClock::default(),
             samples: [(0, 0); CELL_SAMPLES],
@@ -409,6 +415,7 @@ impl CellReader {
         CellTiming {
             transit: self.figures(TRANSIT_WORD),
             end_to_end: self.figures(END_TO_END_WORD),
+            negative: word(NEGATIVE_WORD),
             jitter_ns: word(CLOCK_WORD),
             clock: CellClock {
                 offset_ns: word(CLOCK_WORD + 1).cast_signed(),
@@ -551,12 +558,13 @@ impl CellWriter {
 
     /// Announces latencies and ages by bucket, clock and samples.
     pub fn set_timing(&self, timing: &CellTiming) {
-        let CellTiming { transit, end_to_end, jitter_ns, clock, samples } = timing;
+        let CellTiming { transit, end_to_end, negative, jitter_ns, clock, samples } = timing;
         self.set_figures(TRANSIT_WORD, *transit);
         self.set_figures(END_TO_END_WORD, *end_to_end);
         let CellClock { offset_ns, error_ns, round_trip_ns } = *clock;
         let words = [*jitter_ns, offset_ns.cast_unsigned(), error_ns, round_trip_ns];
         self.set_figures(CLOCK_WORD, words);
+        self.store(NEGATIVE_WORD, *negative);
         for (index, (sequence, latency_ns)) in samples.iter().enumerate() {
             self.store(SAMPLES_WORD + 2 * index, *sequence);
             self.store(SAMPLES_WORD + 2 * index + 1, *latency_ns);

@@ -217,6 +217,7 @@ fn timing() -> CellTiming {
     CellTiming {
         transit: std::array::from_fn(|index| 1_000 + index as u64),
         end_to_end: std::array::from_fn(|index| 2_000 + index as u64),
+        negative: 7,
         jitter_ns: 3,
         clock: CellClock { offset_ns: -4, error_ns: 5, round_trip_ns: 6 },
         samples: std::array::from_fn(|index| (3_000 + index as u64, 4_000 + index as u64)),
@@ -234,7 +235,7 @@ fn each_figure_of_the_timing_has_a_word_of_its_own_and_all_are_among_those_that_
     assert_eq!(reader.timing(), timing());
     let after = all(&words);
     let changed: Vec<usize> = (0..CELL_WORDS).filter(|i| before[*i] != after[*i]).collect();
-    assert_eq!(changed.len(), 2 * CELL_TRANSIT_WORDS + 4 + 2 * CELL_SAMPLES);
+    assert_eq!(changed.len(), 2 * CELL_TRANSIT_WORDS + 5 + 2 * CELL_SAMPLES);
     assert_eq!(changed.first(), Some(&TIMING_WORDS.start));
     assert_eq!(changed.last(), Some(&(TIMING_WORDS.end - 1)));
 

@@ -11,7 +11,7 @@ use crate::latency::{HIGHEST_NS, LatencyFigures};
 /// arithmetic and the same everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterarrivalJitter {
-    previous_transit_ns: Option<u64>,
+    previous_transit_ns: Option<i64>,
     sixteenths_ns: u64,
 }
 
@@ -22,13 +22,12 @@ impl InterarrivalJitter {
         Self { previous_transit_ns: None, sixteenths_ns: 0 }
     }
 
-    /// The next snapshot in sequence took this long from publish to receive, in nanoseconds. A
-    /// constant offset between the two clocks does not matter. More than [`HIGHEST_NS`] counts as
-    /// that.
-    pub fn on_transit(&mut self, transit_ns: u64) {
-        let transit_ns = transit_ns.min(HIGHEST_NS);
+    /// The next snapshot in sequence took this long from publish to receive, in nanoseconds: less
+    /// than none where the receiver's clock is behind. A constant offset between the two clocks
+    /// does not matter. A change of more than [`HIGHEST_NS`] counts as that.
+    pub fn on_transit(&mut self, transit_ns: i64) {
         if let Some(previous_ns) = self.previous_transit_ns.replace(transit_ns) {
-            let change_ns = transit_ns.abs_diff(previous_ns);
+            let change_ns = transit_ns.abs_diff(previous_ns).min(HIGHEST_NS);
             self.sixteenths_ns = self.sixteenths_ns + change_ns - ((self.sixteenths_ns + 8) >> 4);
         }
     }
@@ -71,7 +70,7 @@ mod tests {
     use super::{HIGHEST_NS, InterarrivalJitter, Jitter};
     use crate::LatencyFigures;
 
-    fn jitter(transits: impl IntoIterator<Item = u64>) -> InterarrivalJitter {
+    fn jitter(transits: impl IntoIterator<Item = i64>) -> InterarrivalJitter {
         let mut jitter = InterarrivalJitter::new();
         transits.into_iter().for_each(|transit_ns| jitter.on_transit(transit_ns));
         jitter
@@ -106,9 +105,23 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_between_the_clocks_cancels_also_where_it_makes_transits_negative() {
+        let transits = || (0..1_000_i64).map(|turn| 5_000 + (turn * 7_919) % 3_001);
+        let same_clock = jitter(transits()).ns();
+        assert!(same_clock > 0);
+        for offset_ns in [-1, -6_000, -86_400_000_000_000, 1, 400_000_000_000] {
+            let told = jitter(transits().map(|transit_ns| transit_ns + offset_ns)).ns();
+            assert_eq!(told, same_clock, "{offset_ns}");
+        }
+    }
+
+    #[test]
     fn an_absurd_transit_saturates() {
-        assert_eq!(jitter([0, u64::MAX]).ns(), HIGHEST_NS / 16);
-        assert!(jitter((0..10_000).map(|turn| (turn % 2) * u64::MAX)).ns() <= HIGHEST_NS);
+        for absurd in [i64::MAX, i64::MIN] {
+            assert_eq!(jitter([0, absurd]).ns(), HIGHEST_NS / 16);
+            assert!(jitter((0..10_000).map(|turn| (turn % 2) * absurd)).ns() <= HIGHEST_NS);
+        }
+        assert_eq!(jitter([i64::MIN, i64::MAX]).ns(), HIGHEST_NS / 16);
     }
 
     #[test]

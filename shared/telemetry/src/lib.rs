@@ -11,6 +11,7 @@
 //! - Elsewhere, where several tasks count the same thing, the cell is a [`Counter`].
 //! - What one thread keeps showing to another, and is no count for a reader, is a [`Gauge`]: a
 //!   plain store.
+//! - How long something has lasted in all, the present spell included, is told by [`Spells`].
 //! - Latencies that are to be summed over time go into [`SharedBuckets`], by the same rule.
 //! - Both are read as a plain struct of `u64` named `…Stats`, with a field for each fact and
 //!   `serde`, so that tests, reports and metrics name a fact by one word. The words are those of
@@ -28,6 +29,7 @@ mod human;
 mod jitter;
 mod latency;
 mod skew;
+mod spells;
 
 pub use buckets::{BOUNDS_NS, BUCKETS, LatencyBuckets, SharedBuckets};
 pub use counter::Counter;
@@ -36,3 +38,4 @@ pub use human::HumanNanos;
 pub use jitter::{InterarrivalJitter, Jitter};
 pub use latency::{HIGHEST_NS, LatencyFigures, LatencySummary};
 pub use skew::{SkewError, SkewFigures, SkewRecord, SkewSampler};
+pub use spells::Spells;

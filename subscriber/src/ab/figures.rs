@@ -64,6 +64,7 @@ impl AbSubscriber {
             initial_images: totals.initial_images,
             suspect: totals.suspect,
             feed_gaps: totals.feed_gaps,
+            negative_deliveries: totals.negative_deliveries,
             laps: a.laps + b.laps,
             reconnects: a.reconnects + b.reconnects,
             lag_bytes: a.lag_bytes.max(b.lag_bytes),

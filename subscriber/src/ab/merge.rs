@@ -53,6 +53,7 @@ pub(super) struct Totals {
     pub(super) initial_images: u64,
     pub(super) suspect: u64,
     pub(super) feed_gaps: u64,
+    pub(super) negative_deliveries: u64,
     /// Where the last snapshot came from.
     pub(super) last: Option<AbSide>,
 }
@@ -128,9 +129,12 @@ impl Merge {
         totals.feed_gaps += u64::from(s.is_suspect() && !listed.is_suspect);
         totals.last = Some(side);
         listed.is_suspect = s.is_suspect();
-        if let (Some(timing), Some(ns)) = (timing, s.latency_ns()) {
-            timing.latency.record(ns);
+        if let (Some(timing), Some(ns)) = (timing, s.transit_ns()) {
             timing.jitter.on_transit(ns);
+            match s.latency_ns() {
+                Some(latency_ns) => timing.latency.record(latency_ns),
+                None => totals.negative_deliveries += 1,
+            }
         }
     }
 
