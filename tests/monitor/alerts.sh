@@ -6,9 +6,9 @@
 #
 #   alerts.sh   ends with status 1 when one does not fire, or one fires in health
 #
-# rdma.sh has those that need RDMA, a certificate, another machine's clock, or a sender with much to post. Nothing honest makes these
-# fire: SnapshotsLost (a defect), RdmaReceiverNotReady (credit makes it impossible), RdmaAckTimeouts and
-# CnpIgnored (Soft-RoCE has no such counters). Their expressions are tested in rules/ alone.
+# rdma.sh has those that need RDMA, a certificate, another machine's clock, or a sender with much to post.
+# SnapshotsLost would be a defect: here somebody only says so. Nothing makes these fire: RdmaAckTimeouts,
+# CnpIgnored and RdmaPaused, of which Soft-RoCE has no counters. They are tested in rules/ alone.
 source "$(dirname "$0")/stage.sh"
 
 open_at_any_hour='s/day_of_week\(\) >= bool 1/day_of_week() >= bool 0/; s/day_of_week\(\) <= bool 5/day_of_week() <= bool 6/
@@ -74,6 +74,11 @@ if sees_soon 'tapecast_clock_synchronised{channel="well"} == 0'; then
 else
     say "TapecastClockUnsynchronised is SKIPPED: the clock of this machine is synchronised, or may not be asked"
 fi
+
+start liar "$programs/tapecast-liar" --socket "$folder/well.sock"
+liar=$pid
+fires TapecastSnapshotsLost 'channel="well"'
+kill -KILL "$liar"
 
 fires TapecastJournalLosing 'channel="full"'
 # As the unit does it: at once, so that no scrape need fail.

@@ -43,8 +43,8 @@ publish() { # RATE
     tell a "$programs/tapecast-publisher run --fabric verbs --listen 10.8.0.1:7411 --set publisher.name=rdma \
         --set tls.certificate=$machines/tls/server.pem --set tls.key=$machines/tls/server.key \
         --set tls.client_ca=$machines/tls/ca.pem --set access.sessions_max=$subscribers \
-        --set rdma.completion_depth=$((subscribers * 64)) --set rdma.timeout=18 --set rdma.retry_count=7 \
-        --set metrics.address=10.0.2.15:7412 --set metrics.tls=off --set metrics.clock_error_max_us=50000 \
+        --set rdma.completion_depth=$((subscribers * 64)) --set rdma.timeout=20 --set rdma.retry_count=7 \
+        --set metrics.address=10.0.2.15:7412 --set metrics.tls=off --set metrics.clock_error_max_us=300000 \
         --journal /tmp/journal --set 'journal.rotate_bytes=1 MiB' --set journal.keep=2 \
         --receive-time host --instruments 20 --steady-rate $1 --burst-rate $((2 * $1)) --no-progress >publisher.log 2>&1 &"
 }
@@ -63,17 +63,21 @@ save() { get "http://$publisher/metrics" >"$folder/metrics.txt"; }
 until_true 60 'an answer of the publisher' save || status=1
 mkdir -p "$kept" && cp "$folder/metrics.txt" "$kept/metrics-rdma.txt"
 
-# Emulated machines answer late: that alone may make deliveries slow, clocks unreliable, and packets
-# be sent again. The pauses lag and conflate.
-sees 'count(tapecast_ready unless on (channel) ALERTS{alertstate="firing",alertname=~"TapecastCertificate.*|TapecastCompletion.*|TapecastRdmaPort.*|TapecastSender.*"}) == 1'
+# Emulated machines answer late: that alone may make deliveries slow. The pauses lag and conflate.
+sees 'count(tapecast_ready unless on (channel) ALERTS{alertstate="firing",alertname=~"TapecastCertificate.*|TapecastClockUnreliable|TapecastCompletion.*|TapecastRdma.*|TapecastSender.*"}) == 1'
 say "in health none of them fires"
 # Delays what comes from the subscribers: half of that may be the clock's.
-tell b 'tc qdisc replace dev eth0 root netem limit 20000 delay 200ms'
+tell b 'tc qdisc replace dev eth0 root netem limit 20000 delay 1s'
 fires TapecastClockUnreliable 'channel="rdma"'
 fires TapecastDeliveryUnwatched 'channel="rdma"'
 tell b 'tc qdisc replace dev eth0 root netem limit 20000 loss 5%'
 fires TapecastRdmaRetransmits 'channel="rdma"'
 tell b 'tc qdisc del dev eth0 root'
+
+# Credit keeps our own subscribers from that, so another program on the card has to do it.
+tell b 'ib_send_bw -d rxe0 --rx-depth 1 -s 64 -n 2000 >receives.log 2>&1 &'
+tell a 'for try in 1 2 3 4 5; do ib_send_bw -d rxe0 --rx-depth 1 -s 64 -n 2000 10.8.0.2 >sends.log 2>&1 && break; sleep 1; done'
+fires TapecastRdmaReceiverNotReady 'channel="rdma"'
 
 tell b "$programs/tapecast-subscriber tail --count 1 --connect 10.8.0.1:7411 --ca $machines/tls/ca.pem \
     --cert $machines/other/client-desk.pem --key $machines/other/client-desk.key; true"
