@@ -92,6 +92,7 @@ pub(super) fn of(inputs: &Inputs) -> Congestion {
         publisher_gbps: scenario.line_gbps,
         port_gbps: inputs.port_gbps,
         wire_bytes: scenario.wire_bytes(),
+        spacing_ns: scenario.spacing_ns(),
     };
     let backlog = incast.backlog();
     let flows = inputs.behind_port * inputs.publishers;

@@ -119,6 +119,38 @@ fn subscribers_behind_one_slow_port_are_marked_or_paused() {
     assert!(alone["congestion"]["fixed_point"].is_null());
 }
 
+/// The text of the advice on one topic.
+fn advice_on(topic: &str, arguments: &[&str]) -> String {
+    let plan = json(arguments);
+    let entries = plan["advice"].as_array().unwrap();
+    let entry = entries.iter().find(|entry| entry["topic"] == topic).unwrap();
+    entry["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn copies_that_posting_spaces_out_are_not_marked_at_a_port_that_keeps_up_with_them() {
+    let behind_one_port = ["--behind-port", "64", "--port-rate", "40G"];
+    let plan = json(&behind_one_port);
+    assert_eq!(plan["congestion"]["backlog"]["port_bytes"], 214.8);
+    assert_eq!(plan["congestion"]["switches"][0]["first"], "neither");
+    let ecn = advice_on("ECN", &behind_one_port);
+    assert!(ecn.contains("A burst queues 215 B") && ecn.contains("never makes ECN fire"), "{ecn}");
+}
+
+#[test]
+fn advice_on_ecn_and_on_pfc_can_be_followed_together() {
+    // 7.07 KB are marked from 5 KB on, and leave room below the 21.8 KB that PFC asks for.
+    let small = ["--behind-port", "64", "--port-rate", "25G", "-s", "1000"];
+    let ecn = advice_on("ECN", &small);
+    assert!(ecn.contains("a queue of its own with Kmin above 7.07 KB"), "{ecn}");
+    assert!(advice_on("PFC", &small).contains("Kmin below 21.8 KB"));
+    // 202 KB do not.
+    let large = [&["--payload", "4096"], &small[..]].concat();
+    let ecn = advice_on("ECN", &large);
+    let alone = "a queue of its own, if it runs without PFC, with Kmin above 202 KB";
+    assert!(ecn.contains(alone), "{ecn}");
+}
+
 #[test]
 fn a_port_that_its_subscribers_overload_is_told() {
     let overloaded =
@@ -146,12 +178,8 @@ fn a_slower_port_adds_the_time_that_its_queue_takes_to_drain() {
 
 #[test]
 fn advice_on_dcqcn_is_about_the_settings_that_were_given() {
-    let advice = |arguments: &[&str]| {
-        let plan = json(&[&["--payload", "4096"], arguments].concat());
-        let entries = plan["advice"].as_array().unwrap().clone();
-        let dcqcn = entries.into_iter().find(|entry| entry["topic"] == "DCQCN").unwrap();
-        dcqcn["text"].as_str().unwrap().to_owned()
-    };
+    let advice =
+        |arguments: &[&str]| advice_on("DCQCN", &[&["--payload", "4096"], arguments].concat());
     let default = advice(&[]);
     assert!(default.contains("Set rpg_min_rate to 1680"), "{default}");
     assert!(default.contains("at 1 Mb/s it takes 33.6 ms"), "{default}");
