@@ -8,7 +8,7 @@ use tapecast_wire::limits::{MAX_LEVELS_PER_SIDE, MAX_SUBSCRIBERS, PAGE_BYTES, re
 use tapecast_wire::rdma::PathMtu;
 
 use crate::plan::dcqcn::{ReactionPoint, SharedBuffer};
-use crate::plan::{BaseLatency, Inputs, Pcie, Scenario};
+use crate::plan::{BaseLatency, Demand, Inputs, Pcie, Scenario};
 
 /// Bytes of a snapshot when nothing is said.
 const DEFAULT_PAYLOAD_BYTES: u32 = 256;
@@ -190,15 +190,16 @@ impl PlanArgs {
     #[must_use]
     pub fn inputs(&self) -> Inputs {
         let pcie = Pcie { generation: self.pcie_gen, lanes: self.pcie_lanes };
-        let port_gbps = self.port_rate.unwrap_or(self.rate);
         Inputs {
-            scenario: self.scenario(pcie),
+            demand: Demand {
+                scenario: self.scenario(pcie),
+                snapshots_per_s: self.snapshots_per_s,
+                behind_port: self.behind_port,
+                port_gbps: self.port_rate.unwrap_or(self.rate),
+                publishers: self.publishers,
+            },
             pcie,
-            snapshots_per_s: self.snapshots_per_s,
             pause_ms: self.pause_ms,
-            behind_port: self.behind_port,
-            port_gbps,
-            publishers: self.publishers,
             buffer: SharedBuffer {
                 buffer_bytes: self.switch_buffer_mb * 1e6,
                 ports: self.switch_ports,

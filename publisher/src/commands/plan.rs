@@ -25,7 +25,7 @@ pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
     let inputs = args.inputs();
     check(&inputs)?;
     if let Some(path) = &args.plot {
-        let svg = draw(&inputs.scenario)?;
+        let svg = draw(&inputs.demand.scenario)?;
         write_plot(path, &svg, args.force)
             .with_context(|| format!("cannot write the plot {} (--plot)", path.display()))?;
     }
@@ -39,7 +39,7 @@ pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
 }
 
 fn check(inputs: &Inputs) -> Result<()> {
-    let (behind, all) = (inputs.behind_port, inputs.scenario.subscribers);
+    let (behind, all) = (inputs.demand.behind_port, inputs.demand.scenario.subscribers);
     ensure!(
         behind <= all,
         "{behind} subscribers cannot be behind one port when there are {all}: lower --behind-port \

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::dcqcn::{
-    AfterTrain, Backlog, FixedPoint, FluidModel, Incast, Lateness, MarkingCurve, ReactionPoint,
+    AfterTrain, Backlog, FixedPoint, FluidModel, Lateness, MarkingCurve, ReactionPoint,
     SharedBuffer, marking_curves,
 };
 use super::report::Inputs;
@@ -84,28 +84,19 @@ pub struct TrainRow {
 
 /// Works it out.
 pub(super) fn of(inputs: &Inputs) -> Congestion {
-    let scenario = &inputs.scenario;
-    let incast = Incast {
-        publishers: inputs.publishers,
-        subscribers: scenario.subscribers,
-        behind_port: inputs.behind_port,
-        publisher_gbps: scenario.line_gbps,
-        port_gbps: inputs.port_gbps,
-        wire_bytes: scenario.wire_bytes(),
-        spacing_ns: scenario.spacing_ns(),
-    };
-    let backlog = incast.backlog();
-    let flows = inputs.behind_port * inputs.publishers;
-    let fixed_point = (flows > 1).then(|| FluidModel::paper(inputs.port_gbps).fixed_point(flows));
-    let switches = marking_curves(inputs.port_gbps)
+    let demand = &inputs.demand;
+    let backlog = demand.incast().backlog();
+    let flows = demand.flows();
+    let fixed_point = (flows > 1).then(|| FluidModel::paper(demand.port_gbps).fixed_point(flows));
+    let switches = marking_curves(demand.port_gbps)
         .map(|curve| switch_row(curve, &backlog, &inputs.buffer, fixed_point));
     Congestion {
-        behind_port: inputs.behind_port,
-        port_gbps: inputs.port_gbps,
-        publishers: inputs.publishers,
+        behind_port: demand.behind_port,
+        port_gbps: demand.port_gbps,
+        publishers: demand.publishers,
         backlog,
-        port_delay_ns: backlog.port_bytes * 8.0 / inputs.port_gbps,
-        port_share: f64::from(flows) * inputs.snapshots_per_s * incast.port_ns() / 1e9,
+        port_delay_ns: backlog.port_bytes * 8.0 / demand.port_gbps,
+        port_share: demand.port_share(),
         buffer: inputs.buffer,
         pause_bytes: inputs.buffer.pause_bytes(),
         marks_first_below_bytes: inputs.buffer.marks_first_below_bytes(),
@@ -148,9 +139,9 @@ fn trains(inputs: &Inputs) -> Vec<TrainRow> {
 }
 
 fn train_row(inputs: &Inputs, train_us: f64) -> TrainRow {
-    let wire_bytes = inputs.scenario.wire_bytes();
+    let wire_bytes = inputs.demand.scenario.wire_bytes();
     // What could not be carried without any notification would be late for ever.
-    let per_s = inputs.snapshots_per_s.min(inputs.scenario.snapshots_per_s());
+    let per_s = inputs.demand.snapshots_per_s.min(inputs.demand.scenario.snapshots_per_s());
     let after = inputs.reaction.after_train(train_us);
     TrainRow {
         copy_at_lowest_us: after.at_lowest_us(wire_bytes),

@@ -93,6 +93,48 @@ fn numbers_of_the_json_output_have_no_more_digits_than_a_model() {
     check(&json(&["--payload", "577", "--rate", "37.3G", "--behind-port", "7"]));
 }
 
+/// The rows of the page's verdict.
+fn verdict(arguments: &[&str]) -> String {
+    let text = stdout(&plan(arguments));
+    let from = text.split("HEADLINE").nth(1).unwrap();
+    from.split("QUEUES").next().unwrap().to_owned()
+}
+
+const FAST: [&str; 6] = ["--payload", "64", "--lanes", "8", "--inline-max", "220"];
+
+#[test]
+fn the_verdict_counts_the_wait_at_the_subscribers_port() {
+    assert!(verdict(&FAST).contains("possible\n"), "{}", verdict(&FAST));
+    let slow = [&FAST[..], &["--behind-port", "64", "--port-rate", "25G"]].concat();
+    let text = verdict(&slow);
+    for words in [
+        "NOT POSSIBLE",
+        "3.03 µs, 1.29 µs of it at a subscribers' port, beyond 1.80 µs",
+        "3.35 µs, 2.51 µs of it at a subscribers' port, beyond 1.00 µs",
+        "copies queue at a subscribers' port",
+        "subscribers' ports of 100 Gb/s",
+        "2 subscribers a port, or fewer",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_verdict_counts_the_rate_that_is_asked_for() {
+    let text = verdict(&[&FAST[..], &["-s", "1e7"]].concat());
+    for words in [
+        "NOT POSSIBLE",
+        "not sustainable at 10,000,000 a second: at most 1,176,581, one a work request",
+        "1,176,581 a second or fewer",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let text =
+        verdict(&[&FAST[..], &["--behind-port", "64", "--port-rate", "25G", "-s", "5e5"]].concat());
+    let words = "a subscribers' port of 25 Gb/s is sent 170 % of what it carries";
+    assert!(text.contains(words), "{text}");
+}
+
 #[test]
 fn levels_stand_for_the_snapshot_that_they_make() {
     assert_eq!(json(&["--levels", "10"])["asked"]["payload_bytes"], 576);
