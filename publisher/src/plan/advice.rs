@@ -194,7 +194,8 @@ fn pfc(plan: &Plan) -> String {
     let least = Bytes(congestion.marks_first_below_bytes);
     let burst = if pauses {
         format!(
-            "A burst holds {share} of the publisher's in the switch, which may pause it from {from} on. "
+            "A burst holds {share} of the publisher's in the switch, which may pause it from {from} \
+             on. "
         )
     } else {
         String::new()

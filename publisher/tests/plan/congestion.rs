@@ -245,6 +245,7 @@ fn a_rate_comes_back_within_two_milliseconds_whatever_the_train_was() {
         assert!(near(recovery.ninety_nine_us, 2096.0), "{recovery:?}");
     }
     let alone = card.after_train(4.0).recovery;
+    assert_eq!(alone.half_us, Some(0.0), "one notification leaves more than one half");
     assert_eq!(format!("{:.1}", alone.ninety_us.unwrap() / 1e3), "0.9");
     assert_eq!(format!("{:.1}", alone.ninety_nine_us.unwrap() / 1e3), "1.8");
 }

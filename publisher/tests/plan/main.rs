@@ -6,6 +6,7 @@
 mod command;
 mod congestion;
 mod latency;
+mod plot;
 mod properties;
 mod sizes;
 mod target;
@@ -31,7 +32,7 @@ fn scenario(payload_bytes: u32, line_gbps: f64) -> Scenario {
     }
 }
 
-/// A snapshot a second, each subscriber behind a port of its own that is as fast as the publisher's.
+/// A snapshot a second, each subscriber behind a port of its own, as fast as the publisher's.
 const fn alone(scenario: Scenario) -> Demand {
     Demand {
         scenario,
