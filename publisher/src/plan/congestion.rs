@@ -3,13 +3,18 @@
 use serde::Serialize;
 
 use super::dcqcn::{
-    AfterTrain, Backlog, FixedPoint, FluidModel, Lateness, MarkingCurve, ReactionPoint,
+    AfterTrain, Backlog, FixedPoint, FluidModel, Lateness, MarkingCurve, Outcome, ReactionPoint,
     SharedBuffer, marking_curves,
 };
+use super::demand::Demand;
 use super::report::Inputs;
 
 /// Trains of notifications that are always shown, in microseconds. The first is one notification.
 const TRAINS_US: [f64; 4] = [4.0, 20.0, 40.0, 100.0];
+
+/// Delays of the loop for which it is said whether long transfers oscillate, in microseconds: a
+/// round trip within a data centre, and what the authors of DCQCN looked at.
+pub(super) const LOOPS_US: [f64; 3] = [4.0, 50.0, 100.0];
 
 /// ECN, PFC and DCQCN.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +73,19 @@ pub struct SwitchRow {
     pub always_marks_first: bool,
     /// Queue of long transfers, in bytes; none where it lies beyond the curve or that is unknown.
     pub settled_queue_bytes: Option<f64>,
+    /// Whether they stay there, for several delays of the loop; none where there is no such queue.
+    pub steadiness: Option<[Steadiness; LOOPS_US.len()]>,
+}
+
+/// Whether long transfers stay where they settle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Steadiness {
+    /// From a mark to the queue of what it slowed, in microseconds.
+    pub loop_us: f64,
+    /// Phase margin, in degrees.
+    pub phase_margin_deg: f64,
+    /// What becomes of them.
+    pub outcome: Outcome,
 }
 
 /// A train of notifications and what follows.
@@ -88,8 +106,13 @@ pub(super) fn of(inputs: &Inputs) -> Congestion {
     let backlog = demand.incast().backlog();
     let flows = demand.flows();
     let fixed_point = (flows > 1).then(|| FluidModel::paper(demand.port_gbps).fixed_point(flows));
-    let switches = marking_curves(demand.port_gbps)
-        .map(|curve| switch_row(curve, &backlog, &inputs.buffer, fixed_point));
+    let switches = marking_curves(demand.port_gbps).map(|curve| {
+        let row = switch_row(curve, &backlog, &inputs.buffer, fixed_point);
+        SwitchRow {
+            steadiness: row.settled_queue_bytes.and_then(|_| steadiness(demand, &curve)),
+            ..row
+        }
+    });
     Congestion {
         behind_port: demand.behind_port,
         port_gbps: demand.port_gbps,
@@ -127,7 +150,18 @@ fn switch_row(
         first,
         always_marks_first: curve.kmin_bytes < buffer.marks_first_below_bytes(),
         settled_queue_bytes: fixed_point.and_then(|point| curve.queue_at(point.marked)),
+        steadiness: None,
     }
+}
+
+fn steadiness(demand: &Demand, curve: &MarkingCurve) -> Option<[Steadiness; LOOPS_US.len()]> {
+    let model = FluidModel::paper(demand.port_gbps);
+    let margin = |loop_us: f64| model.phase_margin(demand.flows(), curve, loop_us / 1e6);
+    margin(0.0)?;
+    Some(LOOPS_US.map(|loop_us| {
+        let phase_margin_deg = margin(loop_us).unwrap_or_default();
+        Steadiness { loop_us, phase_margin_deg, outcome: Outcome::of(phase_margin_deg) }
+    }))
 }
 
 fn trains(inputs: &Inputs) -> Vec<TrainRow> {

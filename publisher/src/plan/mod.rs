@@ -17,7 +17,7 @@ mod text;
 mod wire;
 
 pub use advice::Advice;
-pub use congestion::{Congestion, First, SwitchRow, TrainRow};
+pub use congestion::{Congestion, First, Steadiness, SwitchRow, TrainRow};
 pub use demand::Demand;
 pub use fan_out::{Arrivals, BaseLatency, Costs, INLINE_MAX_BYTES, Scenario, Step};
 pub use plot::{PlotError, draw};

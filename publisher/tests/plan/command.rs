@@ -191,6 +191,35 @@ fn advice_on_ecn_and_on_pfc_can_be_followed_together() {
 }
 
 #[test]
+fn whether_long_transfers_at_one_port_oscillate_is_told_where_there_are_several() {
+    let of = |arguments: &[&str]| {
+        let text = stdout(&plan(arguments));
+        text.split_once("DO LONG FLOWS OSCILLATE?").map(|(_, rest)| {
+            rest.split("AFTER")
+                .next()
+                .unwrap()
+                .lines()
+                .map(str::trim_end)
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
+    };
+    assert_eq!(of(&[]), None, "one transfer shares its port with nobody");
+    let ten = of(&["--behind-port", "10", "--rate", "40G"]).unwrap();
+    for words in ["(model)", "10 at one port", "near the edge, 3.8°", "oscillates, −18.0°"] {
+        assert!(ten.contains(words), "{words}: {ten}");
+    }
+    assert!(ten.contains("not told"), "Onyx's Pmax is not known: {ten}");
+    let many = of(&["--behind-port", "20", "--rate", "40G"]).unwrap();
+    assert!(many.contains("queue hangs about Kmax"), "{many}");
+    let plan = json(&["--behind-port", "10", "--rate", "40G"]);
+    let steadiness = &plan["congestion"]["switches"][0]["steadiness"];
+    assert_eq!(steadiness[0]["outcome"], "near_edge");
+    assert_eq!(steadiness[2]["outcome"], "oscillates");
+    assert_eq!(steadiness[2]["loop_us"], 100.0);
+}
+
+#[test]
 fn a_port_that_its_subscribers_overload_is_told() {
     let overloaded =
         ["--payload", "4096", "--port-rate", "10G", "--behind-port", "8", "--snapshots-per-s"];

@@ -5,10 +5,12 @@
 
 mod command;
 mod congestion;
+mod fluid;
 mod latency;
 mod plot;
 mod properties;
 mod sizes;
+mod stability;
 mod target;
 
 use tapecast_publisher::plan::{BaseLatency, Demand, Scenario};
