@@ -222,7 +222,8 @@ impl Cli {
 
     /// The command line, with `replay` taking only what makes sense for it.
     pub(crate) fn shaped() -> clap::Command {
-        Self::command().mut_subcommand("replay", |replay| {
+        let command = Self::command().mut_subcommand("plan", plan::with_negative_numbers);
+        command.mut_subcommand("replay", |replay| {
             NOT_FOR_REPLAY.iter().fold(replay, |replay, flag| {
                 replay.mut_arg(flag, |arg| arg.hide(true).conflicts_with("journal_path"))
             })

@@ -4,11 +4,12 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use tapecast_wire::limits::{MAX_LEVELS_PER_SIDE, MAX_SUBSCRIBERS, PAGE_BYTES, record_bytes_max};
 use tapecast_wire::rdma::PathMtu;
 
 use crate::plan::dcqcn::{ReactionPoint, SharedBuffer};
-use crate::plan::{BaseLatency, Inputs, Pcie, Scenario};
+use crate::plan::{BaseLatency, Demand, Inputs, Pcie, Scenario};
 
 /// Bytes of a snapshot when nothing is said.
 const DEFAULT_PAYLOAD_BYTES: u32 = 256;
@@ -23,7 +24,8 @@ copy is optimistic by default, so measure yours with `ib_write_lat` and say --ba
 The cost of posting and the base latency decide most: measure both on a machine like yours before
 you order hardware.
 
-Exit status 0 whatever the verdict on the headline figure is.
+Exit status 0 whatever the verdict on the headline figure is; 2 when what is asked for is out of
+range or contradicts itself.
 
 Examples:
   tapecast-publisher plan
@@ -42,7 +44,7 @@ Examples:
 pub struct PlanArgs {
     /// Rate of the publisher's port, 1G to 1600G
     #[arg(long, value_name = "RATE", default_value = "100G", value_parser = rate,
-          help_heading = "Fan-out")]
+          allow_hyphen_values = true, help_heading = "Fan-out")]
     pub rate: f64,
 
     /// Largest payload of one packet: 256, 512, 1024, 2048 or 4096
@@ -129,7 +131,8 @@ pub struct PlanArgs {
     pub behind_port: u32,
 
     /// Rate of a subscriber's port, 1G to 1600G [default: the publisher's]
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Network")]
+    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true,
+          help_heading = "Network")]
     pub port_rate: Option<f64>,
 
     /// Publishers that send at the same instant to the same subscribers, 1 to 1000
@@ -176,8 +179,9 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// Draw latency against payload into an SVG file; must not exist unless --force
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    /// Draw latency against payload into a file *.svg; must not exist unless --force
+    #[arg(long, value_name = "FILE", help_heading = "Output",
+          value_parser = PathBufValueParser::new().try_map(svg_file))]
     pub plot: Option<PathBuf>,
 
     /// Overwrite the plot's file if it is there
@@ -185,20 +189,29 @@ pub struct PlanArgs {
     pub force: bool,
 }
 
+/// Lets a negative number be a value, which then is out of its range, and not an unknown flag.
+pub(super) fn with_negative_numbers(plan: clap::Command) -> clap::Command {
+    plan.mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values();
+        if takes_value { arg.allow_negative_numbers(true) } else { arg }
+    })
+}
+
 impl PlanArgs {
     /// The same as inputs of the model.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
         let pcie = Pcie { generation: self.pcie_gen, lanes: self.pcie_lanes };
-        let port_gbps = self.port_rate.unwrap_or(self.rate);
         Inputs {
-            scenario: self.scenario(pcie),
+            demand: Demand {
+                scenario: self.scenario(pcie),
+                snapshots_per_s: self.snapshots_per_s,
+                behind_port: self.behind_port,
+                port_gbps: self.port_rate.unwrap_or(self.rate),
+                publishers: self.publishers,
+            },
             pcie,
-            snapshots_per_s: self.snapshots_per_s,
             pause_ms: self.pause_ms,
-            behind_port: self.behind_port,
-            port_gbps,
-            publishers: self.publishers,
             buffer: SharedBuffer {
                 buffer_bytes: self.switch_buffer_mb * 1e6,
                 ports: self.switch_ports,
@@ -235,9 +248,16 @@ impl PlanArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let digits = text.trim_end_matches("b/s").trim_end_matches(['G', 'g']).trim();
+    let unit = ["Gb/s", "gb/s", "G", "g"].into_iter().find_map(|unit| text.strip_suffix(unit));
+    let digits = unit.unwrap_or(text).trim();
     let gbps = digits.parse().ok().filter(|gbps| (1.0..=1600.0).contains(gbps));
     gbps.ok_or_else(|| "say a rate from 1G to 1600G, for example 100G".to_owned())
+}
+
+fn svg_file(path: PathBuf) -> Result<PathBuf, String> {
+    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    let sentence = "the plot is drawn as SVG: say a file whose name ends in .svg";
+    if is_svg { Ok(path) } else { Err(sentence.to_owned()) }
 }
 
 fn path_mtu(text: &str) -> Result<PathMtu, String> {

@@ -17,15 +17,21 @@ use crate::plan::{Inputs, Plan, draw};
 /// Digits that count in a number of the JSON output. A model has no more.
 const DIGITS: i32 = 6;
 
+/// Exit status where what is asked for contradicts itself: wrong usage, as a value out of range is.
+const WRONG_USAGE: u8 = 2;
+
 /// Prints the plan, and draws it where that is asked for.
 ///
 /// # Errors
-/// When what is asked for contradicts itself, or the plot cannot be written.
+/// When the plot cannot be written.
 pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
     let inputs = args.inputs();
-    check(&inputs)?;
+    if let Err(error) = check(&inputs) {
+        eprintln!("tapecast-publisher: {error}");
+        return Ok(ExitCode::from(WRONG_USAGE));
+    }
     if let Some(path) = &args.plot {
-        let svg = draw(&inputs.scenario)?;
+        let svg = draw(&inputs.demand.scenario)?;
         write_plot(path, &svg, args.force)
             .with_context(|| format!("cannot write the plot {} (--plot)", path.display()))?;
     }
@@ -39,7 +45,7 @@ pub fn plan(args: &PlanArgs) -> Result<ExitCode> {
 }
 
 fn check(inputs: &Inputs) -> Result<()> {
-    let (behind, all) = (inputs.behind_port, inputs.scenario.subscribers);
+    let (behind, all) = (inputs.demand.behind_port, inputs.demand.scenario.subscribers);
     ensure!(
         behind <= all,
         "{behind} subscribers cannot be behind one port when there are {all}: lower --behind-port \

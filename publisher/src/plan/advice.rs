@@ -172,11 +172,15 @@ fn ecn(plan: &Plan) -> Option<String> {
              alone never makes ECN fire. Bulk traffic or a slow port on the same path does."
         )
     } else {
+        // With PFC, Kmin has to stay below this, which the advice on PFC says.
+        let most = congestion.marks_first_below_bytes;
+        let alone =
+            if congestion.backlog.port_bytes < most { "" } else { ", if it runs without PFC," };
         format!(
             "A burst queues {peak} at a subscriber's port and is marked with the settings of: {}. \
-             Spread the subscribers over more ports, give the feed a queue of its own, or raise \
-             Kmin; a burst is over before its notifications come back, so marking slows the next \
-             snapshots and not this one.",
+             Spread the subscribers over more ports, or give the feed a queue of its own{alone} \
+             with Kmin above {peak}; a burst is over before its notifications come back, so \
+             marking slows the next snapshots and not this one.",
             marking.join("; ")
         )
     })
@@ -190,7 +194,8 @@ fn pfc(plan: &Plan) -> String {
     let least = Bytes(congestion.marks_first_below_bytes);
     let burst = if pauses {
         format!(
-            "A burst holds {share} of the publisher's in the switch, which may pause it from {from} on. "
+            "A burst holds {share} of the publisher's in the switch, which may pause it from {from} \
+             on. "
         )
     } else {
         String::new()

@@ -3,13 +3,18 @@
 use serde::Serialize;
 
 use super::dcqcn::{
-    AfterTrain, Backlog, FixedPoint, FluidModel, Incast, Lateness, MarkingCurve, ReactionPoint,
+    AfterTrain, Backlog, FixedPoint, FluidModel, Lateness, MarkingCurve, Outcome, ReactionPoint,
     SharedBuffer, marking_curves,
 };
+use super::demand::Demand;
 use super::report::Inputs;
 
 /// Trains of notifications that are always shown, in microseconds. The first is one notification.
 const TRAINS_US: [f64; 4] = [4.0, 20.0, 40.0, 100.0];
+
+/// Delays of the loop for which it is said whether long transfers oscillate, in microseconds: a
+/// round trip within a data centre, and what the authors of DCQCN looked at.
+pub(super) const LOOPS_US: [f64; 3] = [4.0, 50.0, 100.0];
 
 /// ECN, PFC and DCQCN.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +73,19 @@ pub struct SwitchRow {
     pub always_marks_first: bool,
     /// Queue of long transfers, in bytes; none where it lies beyond the curve or that is unknown.
     pub settled_queue_bytes: Option<f64>,
+    /// Whether they stay there, for several delays of the loop; none where there is no such queue.
+    pub steadiness: Option<[Steadiness; LOOPS_US.len()]>,
+}
+
+/// Whether long transfers stay where they settle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Steadiness {
+    /// From a mark to the queue of what it slowed, in microseconds.
+    pub loop_us: f64,
+    /// Phase margin, in degrees.
+    pub phase_margin_deg: f64,
+    /// What becomes of them.
+    pub outcome: Outcome,
 }
 
 /// A train of notifications and what follows.
@@ -84,27 +102,24 @@ pub struct TrainRow {
 
 /// Works it out.
 pub(super) fn of(inputs: &Inputs) -> Congestion {
-    let scenario = &inputs.scenario;
-    let incast = Incast {
-        publishers: inputs.publishers,
-        subscribers: scenario.subscribers,
-        behind_port: inputs.behind_port,
-        publisher_gbps: scenario.line_gbps,
-        port_gbps: inputs.port_gbps,
-        wire_bytes: scenario.wire_bytes(),
-    };
-    let backlog = incast.backlog();
-    let flows = inputs.behind_port * inputs.publishers;
-    let fixed_point = (flows > 1).then(|| FluidModel::paper(inputs.port_gbps).fixed_point(flows));
-    let switches = marking_curves(inputs.port_gbps)
-        .map(|curve| switch_row(curve, &backlog, &inputs.buffer, fixed_point));
+    let demand = &inputs.demand;
+    let backlog = demand.incast().backlog();
+    let flows = demand.flows();
+    let fixed_point = (flows > 1).then(|| FluidModel::paper(demand.port_gbps).fixed_point(flows));
+    let switches = marking_curves(demand.port_gbps).map(|curve| {
+        let row = switch_row(curve, &backlog, &inputs.buffer, fixed_point);
+        SwitchRow {
+            steadiness: row.settled_queue_bytes.and_then(|_| steadiness(demand, &curve)),
+            ..row
+        }
+    });
     Congestion {
-        behind_port: inputs.behind_port,
-        port_gbps: inputs.port_gbps,
-        publishers: inputs.publishers,
+        behind_port: demand.behind_port,
+        port_gbps: demand.port_gbps,
+        publishers: demand.publishers,
         backlog,
-        port_delay_ns: backlog.port_bytes * 8.0 / inputs.port_gbps,
-        port_share: f64::from(flows) * inputs.snapshots_per_s * incast.port_ns() / 1e9,
+        port_delay_ns: backlog.port_bytes * 8.0 / demand.port_gbps,
+        port_share: demand.port_share(),
         buffer: inputs.buffer,
         pause_bytes: inputs.buffer.pause_bytes(),
         marks_first_below_bytes: inputs.buffer.marks_first_below_bytes(),
@@ -135,7 +150,18 @@ fn switch_row(
         first,
         always_marks_first: curve.kmin_bytes < buffer.marks_first_below_bytes(),
         settled_queue_bytes: fixed_point.and_then(|point| curve.queue_at(point.marked)),
+        steadiness: None,
     }
+}
+
+fn steadiness(demand: &Demand, curve: &MarkingCurve) -> Option<[Steadiness; LOOPS_US.len()]> {
+    let model = FluidModel::paper(demand.port_gbps);
+    let margin = |loop_us: f64| model.phase_margin(demand.flows(), curve, loop_us / 1e6);
+    margin(0.0)?;
+    Some(LOOPS_US.map(|loop_us| {
+        let phase_margin_deg = margin(loop_us).unwrap_or_default();
+        Steadiness { loop_us, phase_margin_deg, outcome: Outcome::of(phase_margin_deg) }
+    }))
 }
 
 fn trains(inputs: &Inputs) -> Vec<TrainRow> {
@@ -147,9 +173,9 @@ fn trains(inputs: &Inputs) -> Vec<TrainRow> {
 }
 
 fn train_row(inputs: &Inputs, train_us: f64) -> TrainRow {
-    let wire_bytes = inputs.scenario.wire_bytes();
+    let wire_bytes = inputs.demand.scenario.wire_bytes();
     // What could not be carried without any notification would be late for ever.
-    let per_s = inputs.snapshots_per_s.min(inputs.scenario.snapshots_per_s());
+    let per_s = inputs.demand.snapshots_per_s.min(inputs.demand.scenario.snapshots_per_s());
     let after = inputs.reaction.after_train(train_us);
     TrainRow {
         copy_at_lowest_us: after.at_lowest_us(wire_bytes),

@@ -6,6 +6,7 @@
 mod advice;
 mod congestion;
 pub mod dcqcn;
+mod demand;
 mod fan_out;
 mod figures;
 mod plot;
@@ -16,7 +17,8 @@ mod text;
 mod wire;
 
 pub use advice::Advice;
-pub use congestion::{Congestion, First, SwitchRow, TrainRow};
+pub use congestion::{Congestion, First, Steadiness, SwitchRow, TrainRow};
+pub use demand::Demand;
 pub use fan_out::{Arrivals, BaseLatency, Costs, INLINE_MAX_BYTES, Scenario, Step};
 pub use plot::{PlotError, draw};
 pub use report::{Inputs, MODEL_NOTE, Pcie, Plan};

@@ -15,13 +15,19 @@ use super::target;
 pub struct PlotError(String);
 
 /// Width and height, in pixels.
-const SIZE: (u32, u32) = (1000, 680);
+const SIZE: (u32, u32) = (1160, 680);
 /// Room above the curves for the title, in pixels.
 const TITLE_ROOM: i32 = 78;
+/// Room beside them for their names.
+const NAMES_ROOM: i32 = 190;
+/// From one name to the next.
+const NAME_HEIGHT: i32 = 24;
 /// Lanes that have a curve besides those asked for.
 const LANES: [u32; 4] = [1, 2, 4, 8];
-/// Smallest payload shown, in bytes.
+/// Smallest payload shown unless a smaller one is asked for, in bytes.
 const LEAST_BYTES: u32 = 64;
+/// The headline is drawn unless it makes the axis so many times longer.
+const FAR: f64 = 10.0;
 /// Points of a curve, of which the last subscriber's has a dot at each so-manieth.
 const POINTS: u32 = 96;
 const DOT_EVERY: usize = 6;
@@ -59,26 +65,41 @@ fn draw_into(svg: &mut String, scenario: &Scenario) -> Outcome {
     root.fill(&WHITE)?;
     write_title(&root, scenario)?;
     let lanes = lanes_shown(scenario);
-    let area = root.margin(TITLE_ROOM, 8, 8, 24);
+    let area = root.margin(TITLE_ROOM, 8, 8, NAMES_ROOM);
     let mut chart = chart(&area, scenario, &lanes)?;
     draw_target(&mut chart, scenario)?;
     // Curves that run together are drawn on top of one another, the thinner above the thicker.
-    draw_curves(&mut chart, "posting free", &scenario.floor(), &(PALE, 11))?;
-    for ((lanes, colour), width) in lanes.iter().zip(COLOURS).zip([8, 6, 5, 3, 2]) {
-        let mark = if *lanes == scenario.lanes { " (asked for)" } else { "" };
-        let name = format!("{}{mark}", counted(*lanes, "lane"));
-        let scenario = Scenario { lanes: *lanes, ..*scenario };
-        draw_curves(&mut chart, &name, &scenario, &(colour, width))?;
+    let free = ("posting free".to_owned(), scenario.floor(), (PALE, 11));
+    let of_lanes =
+        lanes.iter().zip(COLOURS).zip([8, 6, 5, 3, 2]).map(|((lanes, colour), width)| {
+            let mark = if *lanes == scenario.lanes { " (asked for)" } else { "" };
+            let name = format!("{}{mark}", counted(*lanes, "lane"));
+            (name, Scenario { lanes: *lanes, ..*scenario }, (colour, width))
+        });
+    for (index, (name, scenario, style)) in (0..).zip([free].into_iter().chain(of_lanes)) {
+        draw_curves(&mut chart, &scenario, &style)?;
+        let at = (SIZE.0 as i32 - NAMES_ROOM + 16, TITLE_ROOM + 16 + index * NAME_HEIGHT);
+        write_name(&root, name, at, &style)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.9))
-        .border_style(PALE)
-        .label_font(("sans-serif", 15))
-        .draw()?;
     root.present()?;
     Ok(())
+}
+
+/// The name of a curve, after a piece of it.
+fn write_name(
+    root: &Area<'_>,
+    name: String,
+    (x, y): (i32, i32),
+    (colour, width): &(RGBColor, u32),
+) -> Outcome {
+    root.draw(&PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(*width)))?;
+    root.draw(&Text::new(name, (x + 30, y - 7), ("sans-serif", 15).into_font().color(&INK)))?;
+    Ok(())
+}
+
+/// The smallest payload of the picture, in bytes.
+fn least_bytes(scenario: &Scenario) -> u32 {
+    scenario.payload_bytes.clamp(1, LEAST_BYTES)
 }
 
 fn lanes_shown(scenario: &Scenario) -> Vec<u32> {
@@ -105,9 +126,10 @@ fn write_title(root: &Area<'_>, scenario: &Scenario) -> Outcome {
 }
 
 fn chart<'a, 'b>(area: &'a Area<'b>, scenario: &Scenario, lanes: &[u32]) -> Outcome<Chart<'a, 'b>> {
-    let (payload_min, payload_max) = (f64::from(LEAST_BYTES), PAGE_BYTES as f64);
+    let (payload_min, payload_max) = (f64::from(least_bytes(scenario)), PAGE_BYTES as f64);
     let (low_us, high_us) = latencies_us(scenario, lanes);
-    let payload_marks = (6..=12).map(|bits| f64::from(1 << bits)).collect();
+    let payload_marks = (0..=12).map(|bits| f64::from(1 << bits));
+    let payload_marks = payload_marks.filter(|bytes| *bytes >= payload_min).collect();
     let mut chart =
         ChartBuilder::on(area).x_label_area_size(52).y_label_area_size(70).build_cartesian_2d(
             (payload_min..payload_max).log_scale().with_key_points(payload_marks),
@@ -128,14 +150,26 @@ fn chart<'a, 'b>(area: &'a Area<'b>, scenario: &Scenario, lanes: &[u32]) -> Outc
     Ok(chart)
 }
 
-/// Smallest and largest latency of all curves with some room, in microseconds.
-fn latencies_us(scenario: &Scenario, lanes: &[u32]) -> (f64, f64) {
+/// Smallest and largest latency of all curves, in microseconds.
+fn curves_us(scenario: &Scenario, lanes: &[u32]) -> (f64, f64) {
     let at = |payload_bytes, lanes| Scenario { payload_bytes, lanes, ..*scenario }.arrivals();
     let most = lanes.iter().copied().max().unwrap_or(1);
-    let floor = Scenario { payload_bytes: LEAST_BYTES, ..scenario.floor() }.arrivals();
-    let least_ns = at(LEAST_BYTES, most).mean_ns.min(floor.mean_ns).min(target::MEAN_NS);
-    let largest_ns = at(PAGE_BYTES as u32, 1).last_ns;
-    (least_ns / 1e3 * 0.8, largest_ns / 1e3 * 1.25)
+    let least_bytes = least_bytes(scenario);
+    let floor = Scenario { payload_bytes: least_bytes, ..scenario.floor() }.arrivals();
+    let least_ns = at(least_bytes, most).mean_ns.min(floor.mean_ns);
+    (least_ns / 1e3, at(PAGE_BYTES as u32, 1).last_ns / 1e3)
+}
+
+/// What the axis of latency shows: the curves, and the headline where it is not far from them.
+fn latencies_us(scenario: &Scenario, lanes: &[u32]) -> (f64, f64) {
+    let (least_us, largest_us) = curves_us(scenario, lanes);
+    let mean_us = target::MEAN_NS / 1e3;
+    let (low_us, high_us) = if (least_us / FAR..largest_us * FAR).contains(&mean_us) {
+        (least_us.min(mean_us), largest_us.max(mean_us))
+    } else {
+        (least_us, largest_us)
+    };
+    (low_us * 0.8, high_us * 1.25)
 }
 
 fn marks_us(low_us: f64, high_us: f64) -> Vec<f64> {
@@ -146,13 +180,9 @@ fn marks_us(low_us: f64, high_us: f64) -> Vec<f64> {
 
 /// The headline's mean, and the payload that was asked for.
 fn draw_target(chart: &mut Chart<'_, '_>, scenario: &Scenario) -> Outcome {
-    let mean_us = target::MEAN_NS / 1e3;
-    let payloads = [f64::from(LEAST_BYTES), PAGE_BYTES as f64];
-    let line = payloads.map(|bytes| (bytes, mean_us));
-    chart.draw_series(DashedLineSeries::new(line, 6, 5, INK.stroke_width(1)))?;
-    let text = format!("headline mean {}", Time(target::MEAN_NS));
-    label(chart, text, (2100.0, mean_us))?;
-    let payload = f64::from(scenario.payload_bytes.max(LEAST_BYTES));
+    let least_bytes = f64::from(least_bytes(scenario));
+    draw_headline(chart, least_bytes)?;
+    let payload = f64::from(scenario.payload_bytes);
     let range = chart.plotting_area().get_y_range();
     let line = [(payload, range.start), (payload, range.end)];
     chart.draw_series(DashedLineSeries::new(line, 2, 4, INK.stroke_width(1)))?;
@@ -160,6 +190,27 @@ fn draw_target(chart: &mut Chart<'_, '_>, scenario: &Scenario) -> Outcome {
     // Near the right edge it stands before the line.
     let at = if payload > 2600.0 { payload / 1.65 } else { payload };
     label(chart, text, (at, range.start))
+}
+
+/// The headline's mean, or where it would be.
+fn draw_headline(chart: &mut Chart<'_, '_>, least_bytes: f64) -> Outcome {
+    let mean_us = target::MEAN_NS / 1e3;
+    let text = format!("headline mean {}", Time(target::MEAN_NS));
+    let range = chart.plotting_area().get_y_range();
+    let at = |share: f64| least_bytes * (PAGE_BYTES as f64 / least_bytes).powf(share);
+    // Words stand above their point: a twenty-fifth of the axis is a line of them.
+    let line_of_words = (range.end / range.start).powf(0.04);
+    if mean_us < range.start {
+        let place = (at(0.66), range.start * line_of_words);
+        return label(chart, format!("{text}: below this picture"), place);
+    }
+    if mean_us > range.end {
+        let place = (at(0.66), range.end / line_of_words);
+        return label(chart, format!("{text}: above this picture"), place);
+    }
+    let line = [least_bytes, PAGE_BYTES as f64].map(|bytes| (bytes, mean_us));
+    chart.draw_series(DashedLineSeries::new(line, 6, 5, INK.stroke_width(1)))?;
+    label(chart, text, (at(0.84), mean_us))
 }
 
 /// Writes small words just above a point.
@@ -172,23 +223,20 @@ fn label(chart: &mut Chart<'_, '_>, text: String, at: (f64, f64)) -> Outcome {
 /// Two curves: the mean, thick, and the last subscriber's, thin and dotted.
 fn draw_curves(
     chart: &mut Chart<'_, '_>,
-    name: &str,
     scenario: &Scenario,
     (colour, width): &(RGBColor, u32),
 ) -> Outcome {
+    let least_bytes = least_bytes(scenario);
     let points = |of: fn(Arrivals) -> f64| {
         let scenario = *scenario;
-        (0..=POINTS).map(payload_at).map(move |payload_bytes| {
+        (0..=POINTS).map(move |point| payload_at(point, least_bytes)).map(move |payload_bytes| {
             let arrivals = Scenario { payload_bytes, ..scenario }.arrivals();
             (f64::from(payload_bytes), of(arrivals) / 1e3)
         })
     };
     let (colour, width) = (*colour, *width);
     let mean = LineSeries::new(points(|arrivals| arrivals.mean_ns), colour.stroke_width(width));
-    chart
-        .draw_series(mean)?
-        .label(name)
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(width)));
+    chart.draw_series(mean)?;
     let last = points(|arrivals| arrivals.last_ns);
     chart.draw_series(LineSeries::new(last.clone(), colour.stroke_width(1)))?;
     let dots = last.step_by(DOT_EVERY).map(|point| Circle::new(point, 2, colour.filled()));
@@ -197,8 +245,8 @@ fn draw_curves(
 }
 
 /// Payload at a point of a curve, in bytes: the points are as far apart on the logarithmic axis.
-fn payload_at(point: u32) -> u32 {
-    let whole = (PAGE_BYTES as f64 / f64::from(LEAST_BYTES)).ln();
+fn payload_at(point: u32, least_bytes: u32) -> u32 {
+    let whole = (PAGE_BYTES as f64 / f64::from(least_bytes)).ln();
     let along = f64::from(point) / f64::from(POINTS);
-    (f64::from(LEAST_BYTES) * (whole * along).exp()).round() as u32
+    (f64::from(least_bytes) * (whole * along).exp()).round() as u32
 }

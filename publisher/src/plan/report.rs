@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::advice::{self, Advice};
 use super::congestion::{self, Congestion};
 use super::dcqcn::{ReactionPoint, SharedBuffer};
+use super::demand::Demand;
 use super::fan_out::{Arrivals, BaseLatency, Costs, Scenario, Step};
 use super::sizing::{self, Load, Sizing, slot_bytes};
 use super::target::{self, Verdict};
@@ -42,19 +43,11 @@ impl Pcie {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inputs {
     /// The fan-out. Its PCIe rate follows from `pcie`.
-    pub scenario: Scenario,
+    pub demand: Demand,
     /// The bus.
     pub pcie: Pcie,
-    /// Snapshots per second to each subscriber.
-    pub snapshots_per_s: f64,
     /// Pause of a subscriber that must cost it nothing, in milliseconds.
     pub pause_ms: f64,
-    /// Subscribers behind one port of the switch.
-    pub behind_port: u32,
-    /// Rate of a subscriber's port, in Gb/s.
-    pub port_gbps: f64,
-    /// Publishers that send at the same instant.
-    pub publishers: u32,
     /// The switch.
     pub buffer: SharedBuffer,
     /// Another train of notifications to show, in microseconds.
@@ -192,11 +185,11 @@ impl Plan {
     /// Works everything out.
     #[must_use]
     pub fn of(inputs: &Inputs) -> Self {
-        let scenario = &inputs.scenario;
+        let scenario = &inputs.demand.scenario;
         let sizing = sizing::size(&Load {
             subscribers: scenario.subscribers,
             payload_bytes: scenario.payload_bytes,
-            snapshots_per_s: inputs.snapshots_per_s,
+            snapshots_per_s: inputs.demand.snapshots_per_s,
             pause_ms: inputs.pause_ms,
         });
         let mut plan = Self {
@@ -208,7 +201,7 @@ impl Plan {
             bottleneck: bottleneck(scenario),
             rate: rate(inputs, &sizing),
             sizing,
-            target: target::judge(scenario),
+            target: target::judge(&inputs.demand),
             congestion: congestion::of(inputs),
             advice: Vec::new(),
         };
@@ -218,13 +211,13 @@ impl Plan {
 }
 
 const fn asked(inputs: &Inputs) -> Asked {
-    let scenario = &inputs.scenario;
+    let scenario = &inputs.demand.scenario;
     Asked {
         line_gbps: scenario.line_gbps,
         path_mtu_bytes: scenario.path_mtu.bytes(),
         subscribers: scenario.subscribers,
         payload_bytes: scenario.payload_bytes,
-        snapshots_per_s: inputs.snapshots_per_s,
+        snapshots_per_s: inputs.demand.snapshots_per_s,
         lanes: scenario.lanes,
         post_ns: scenario.post_ns,
         pcie: inputs.pcie,
@@ -276,11 +269,11 @@ fn bottleneck(scenario: &Scenario) -> Bottleneck {
 }
 
 fn rate(inputs: &Inputs, sizing: &Sizing) -> Rate {
-    let scenario = &inputs.scenario;
+    let scenario = &inputs.demand.scenario;
     let gather = sizing.send_queue.gather;
-    let copies_per_ns = inputs.snapshots_per_s * f64::from(scenario.subscribers) / 1e9;
+    let copies_per_ns = inputs.demand.snapshots_per_s * f64::from(scenario.subscribers) / 1e9;
     Rate {
-        asked_per_s: inputs.snapshots_per_s,
+        asked_per_s: inputs.demand.snapshots_per_s,
         single_per_s: scenario.snapshots_per_s(),
         gather,
         gathered_per_s: scenario.gathered_per_s(gather, slot_bytes(scenario.payload_bytes)),

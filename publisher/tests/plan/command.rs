@@ -1,18 +1,15 @@
 //! `tapecast-publisher plan` as a user meets it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-fn plan(arguments: &[&str]) -> Output {
+pub(super) fn plan(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_tapecast-publisher");
     Command::new(program).arg("plan").args(arguments).output().unwrap()
 }
 
-fn stdout(output: &Output) -> String {
+pub(super) fn stdout(output: &Output) -> String {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success(), "{}", stderr(output));
     text
@@ -93,6 +90,48 @@ fn numbers_of_the_json_output_have_no_more_digits_than_a_model() {
     check(&json(&["--payload", "577", "--rate", "37.3G", "--behind-port", "7"]));
 }
 
+/// The rows of the page's verdict.
+fn verdict(arguments: &[&str]) -> String {
+    let text = stdout(&plan(arguments));
+    let from = text.split("HEADLINE").nth(1).unwrap();
+    from.split("QUEUES").next().unwrap().to_owned()
+}
+
+const FAST: [&str; 6] = ["--payload", "64", "--lanes", "8", "--inline-max", "220"];
+
+#[test]
+fn the_verdict_counts_the_wait_at_the_subscribers_port() {
+    assert!(verdict(&FAST).contains("possible\n"), "{}", verdict(&FAST));
+    let slow = [&FAST[..], &["--behind-port", "64", "--port-rate", "25G"]].concat();
+    let text = verdict(&slow);
+    for words in [
+        "NOT POSSIBLE",
+        "3.03 µs, 1.29 µs of it at a subscribers' port, beyond 1.80 µs",
+        "3.35 µs, 2.51 µs of it at a subscribers' port, beyond 1.00 µs",
+        "copies queue at a subscribers' port",
+        "subscribers' ports of 100 Gb/s",
+        "2 subscribers a port, or fewer",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_verdict_counts_the_rate_that_is_asked_for() {
+    let text = verdict(&[&FAST[..], &["-s", "1e7"]].concat());
+    for words in [
+        "NOT POSSIBLE",
+        "not sustainable at 10,000,000 a second: at most 1,176,581, one a work request",
+        "1,176,581 a second or fewer",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let text =
+        verdict(&[&FAST[..], &["--behind-port", "64", "--port-rate", "25G", "-s", "5e5"]].concat());
+    let words = "a subscribers' port of 25 Gb/s is sent 170 % of what it carries";
+    assert!(text.contains(words), "{text}");
+}
+
 #[test]
 fn levels_stand_for_the_snapshot_that_they_make() {
     assert_eq!(json(&["--levels", "10"])["asked"]["payload_bytes"], 576);
@@ -117,6 +156,67 @@ fn subscribers_behind_one_slow_port_are_marked_or_paused() {
     assert_eq!(first(&together, 1), "pfc", "24 KB are passed before 40 KB");
     assert!(together["congestion"]["fixed_point"].is_object());
     assert!(alone["congestion"]["fixed_point"].is_null());
+}
+
+/// The text of the advice on one topic.
+fn advice_on(topic: &str, arguments: &[&str]) -> String {
+    let plan = json(arguments);
+    let entries = plan["advice"].as_array().unwrap();
+    let entry = entries.iter().find(|entry| entry["topic"] == topic).unwrap();
+    entry["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn copies_that_posting_spaces_out_are_not_marked_at_a_port_that_keeps_up_with_them() {
+    let behind_one_port = ["--behind-port", "64", "--port-rate", "40G"];
+    let plan = json(&behind_one_port);
+    assert_eq!(plan["congestion"]["backlog"]["port_bytes"], 214.8);
+    assert_eq!(plan["congestion"]["switches"][0]["first"], "neither");
+    let ecn = advice_on("ECN", &behind_one_port);
+    assert!(ecn.contains("A burst queues 215 B") && ecn.contains("never makes ECN fire"), "{ecn}");
+}
+
+#[test]
+fn advice_on_ecn_and_on_pfc_can_be_followed_together() {
+    // 7.07 KB are marked from 5 KB on, and leave room below the 21.8 KB that PFC asks for.
+    let small = ["--behind-port", "64", "--port-rate", "25G", "-s", "1000"];
+    let ecn = advice_on("ECN", &small);
+    assert!(ecn.contains("a queue of its own with Kmin above 7.07 KB"), "{ecn}");
+    assert!(advice_on("PFC", &small).contains("Kmin below 21.8 KB"));
+    // 202 KB do not.
+    let large = [&["--payload", "4096"], &small[..]].concat();
+    let ecn = advice_on("ECN", &large);
+    let alone = "a queue of its own, if it runs without PFC, with Kmin above 202 KB";
+    assert!(ecn.contains(alone), "{ecn}");
+}
+
+#[test]
+fn whether_long_transfers_at_one_port_oscillate_is_told_where_there_are_several() {
+    let of = |arguments: &[&str]| {
+        let text = stdout(&plan(arguments));
+        text.split_once("DO LONG FLOWS OSCILLATE?").map(|(_, rest)| {
+            rest.split("AFTER")
+                .next()
+                .unwrap()
+                .lines()
+                .map(str::trim_end)
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
+    };
+    assert_eq!(of(&[]), None, "one transfer shares its port with nobody");
+    let ten = of(&["--behind-port", "10", "--rate", "40G"]).unwrap();
+    for words in ["(model)", "10 at one port", "near the edge, 3.8°", "oscillates, −18.0°"] {
+        assert!(ten.contains(words), "{words}: {ten}");
+    }
+    assert!(ten.contains("not told"), "Onyx's Pmax is not known: {ten}");
+    let many = of(&["--behind-port", "20", "--rate", "40G"]).unwrap();
+    assert!(many.contains("queue hangs about Kmax"), "{many}");
+    let plan = json(&["--behind-port", "10", "--rate", "40G"]);
+    let steadiness = &plan["congestion"]["switches"][0]["steadiness"];
+    assert_eq!(steadiness[0]["outcome"], "near_edge");
+    assert_eq!(steadiness[2]["outcome"], "oscillates");
+    assert_eq!(steadiness[2]["loop_us"], 100.0);
 }
 
 #[test]
@@ -146,12 +246,8 @@ fn a_slower_port_adds_the_time_that_its_queue_takes_to_drain() {
 
 #[test]
 fn advice_on_dcqcn_is_about_the_settings_that_were_given() {
-    let advice = |arguments: &[&str]| {
-        let plan = json(&[&["--payload", "4096"], arguments].concat());
-        let entries = plan["advice"].as_array().unwrap().clone();
-        let dcqcn = entries.into_iter().find(|entry| entry["topic"] == "DCQCN").unwrap();
-        dcqcn["text"].as_str().unwrap().to_owned()
-    };
+    let advice =
+        |arguments: &[&str]| advice_on("DCQCN", &[&["--payload", "4096"], arguments].concat());
     let default = advice(&[]);
     assert!(default.contains("Set rpg_min_rate to 1680"), "{default}");
     assert!(default.contains("at 1 Mb/s it takes 33.6 ms"), "{default}");
@@ -166,6 +262,12 @@ fn what_is_wrong_on_the_command_line_is_said_in_a_sentence() {
     for (arguments, says) in [
         (&["--rate", "fast"][..], "say a rate from 1G to 1600G"),
         (&["--rate", "0G"], "say a rate from 1G to 1600G"),
+        (&["--rate", "-5G"], "say a rate from 1G to 1600G"),
+        (&["--rate", "100b/s"], "say a rate from 1G to 1600G"),
+        (&["--rate", "100GGG"], "say a rate from 1G to 1600G"),
+        (&["--port-rate", "-25"], "say a rate from 1G to 1600G"),
+        (&["-n", "-3"], "say a whole number of subscribers from 1 to 64"),
+        (&["-s", "-1e3"], "say a number of snapshots per second from 1 to 100000000"),
         (&["--mtu", "1500"], "a path MTU is 256, 512, 1024, 2048 or 4096"),
         (&["--subscribers", "65"], "say a whole number of subscribers from 1 to 64"),
         (&["--subscribers", "0"], "say a whole number of subscribers from 1 to 64"),
@@ -177,6 +279,8 @@ fn what_is_wrong_on_the_command_line_is_said_in_a_sentence() {
         (&["--pcie-lanes", "3"], "a slot has 1, 2, 4, 8 or 16 lanes"),
         (&["--payload", "64", "--levels", "1"], "cannot be used with"),
         (&["--force"], "--plot"),
+        (&["--plot", "latency.png"], "say a file whose name ends in .svg"),
+        (&["--plot", "svg"], "say a file whose name ends in .svg"),
         (&["--rates", "100G"], "--rates"),
     ] {
         let output = plan(arguments);
@@ -186,11 +290,18 @@ fn what_is_wrong_on_the_command_line_is_said_in_a_sentence() {
     }
 }
 
-/// The one line that it says when it cannot do what it was asked for.
-fn refusal(arguments: &[&str]) -> String {
+#[test]
+fn a_rate_may_be_said_with_its_unit_or_without() {
+    for rate in ["25", "25G", "25g", "25Gb/s", "25 Gb/s"] {
+        assert_eq!(json(&["--rate", rate])["asked"]["line_gbps"], 25.0, "{rate}");
+    }
+}
+
+/// The one line that it says, with this exit status, when it cannot do what it was asked for.
+pub(super) fn refusal(status: i32, arguments: &[&str]) -> String {
     let output = plan(arguments);
     let text = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(status), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(output.stdout.is_empty(), "nothing is printed beside it");
     text
@@ -198,7 +309,7 @@ fn refusal(arguments: &[&str]) -> String {
 
 #[test]
 fn a_switch_without_room_for_its_headroom_is_refused() {
-    let line = refusal(&["--switch-buffer-mb", "1"]);
+    let line = refusal(2, &["--switch-buffer-mb", "1"]);
     for word in ["headroom", "32 ports", "1 MB", "--switch-buffer-mb"] {
         assert!(line.contains(word), "{line}");
     }
@@ -206,7 +317,7 @@ fn a_switch_without_room_for_its_headroom_is_refused() {
 
 #[test]
 fn more_subscribers_behind_a_port_than_there_are_are_refused() {
-    let line = refusal(&["--subscribers", "4", "--behind-port", "5"]);
+    let line = refusal(2, &["--subscribers", "4", "--behind-port", "5"]);
     for word in ["5 subscribers", "there are 4", "--behind-port", "--subscribers"] {
         assert!(line.contains(word), "{line}");
     }
@@ -217,60 +328,6 @@ fn a_least_rate_above_the_line_is_the_line() {
     let plan = json(&["--rate", "25G", "--rpg-min-rate", "100000"]);
     let trains = plan["congestion"]["trains"].as_array().unwrap();
     assert!(trains.iter().all(|train| train["lowest_mbps"] == 25_000.0), "{trains:?}");
-}
-
-#[test]
-fn the_plot_is_xml_with_two_curves_for_each_number_of_lanes() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("latency.svg");
-    let output = plan(&["--lanes", "6", "--plot", path.to_str().unwrap()]);
-    assert!(stdout(&output).contains("BOTTLENECK"), "the plan is printed all the same");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let document = roxmltree::Document::parse(&text).unwrap();
-    let words: String = document.descendants().filter_map(|node| node.text()).collect();
-    for word in ["model, nothing was measured", "payload of a snapshot, bytes", "µs (model)"] {
-        assert!(words.contains(word), "{words}");
-    }
-    for name in ["posting free", "1 lane", "2 lanes", "4 lanes", "6 lanes (asked for)", "8 lanes"] {
-        assert!(words.contains(name), "{name}: {words}");
-    }
-    let mut curves = BTreeMap::new();
-    let long = |node: &roxmltree::Node<'_, '_>| {
-        let points = node.attribute("points").unwrap_or_default();
-        node.has_tag_name("polyline") && points.split_whitespace().count() > 50
-    };
-    for curve in document.descendants().filter(long) {
-        *curves.entry(curve.attribute("stroke").unwrap()).or_insert(0) += 1;
-    }
-    assert_eq!(curves.len(), 6, "five numbers of lanes and free posting: {curves:?}");
-    assert!(curves.values().all(|count| *count == 2), "mean and last: {curves:?}");
-}
-
-#[test]
-fn a_plot_never_replaces_a_file_unless_told_to() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("kept.svg");
-    std::fs::write(&path, "mine").unwrap();
-    let name = path.to_str().unwrap();
-    let line = refusal(&["--plot", name]);
-    for word in [name, "exists", "--force"] {
-        assert!(line.contains(word), "{line}");
-    }
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
-    assert!(plan(&["--plot", name, "--force"]).status.success());
-    assert!(std::fs::read_to_string(&path).unwrap().contains("<svg"));
-}
-
-#[test]
-fn a_plot_that_cannot_be_written_is_refused_in_a_sentence() {
-    let folder = TempDir::new().unwrap();
-    let missing = folder.path().join("no/such/folder/x.svg");
-    for path in [missing.as_path(), Path::new("/"), folder.path()] {
-        let name = path.to_str().unwrap();
-        let line = refusal(&["--plot", name, "--force"]);
-        assert!(line.contains(name) && line.contains("--plot"), "{line}");
-    }
-    assert!(!missing.exists());
 }
 
 #[test]

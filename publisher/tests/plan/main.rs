@@ -5,12 +5,15 @@
 
 mod command;
 mod congestion;
+mod fluid;
 mod latency;
+mod plot;
 mod properties;
 mod sizes;
+mod stability;
 mod target;
 
-use tapecast_publisher::plan::{BaseLatency, Scenario};
+use tapecast_publisher::plan::{BaseLatency, Demand, Scenario};
 use tapecast_wire::rdma::PathMtu;
 
 /// What posting a work request costs one core, in nanoseconds.
@@ -28,5 +31,16 @@ fn scenario(payload_bytes: u32, line_gbps: f64) -> Scenario {
         device_ns: 5.0,
         pcie_bytes_per_ns: f64::INFINITY,
         base: BaseLatency::OPTIMISTIC,
+    }
+}
+
+/// A snapshot a second, each subscriber behind a port of its own, as fast as the publisher's.
+const fn alone(scenario: Scenario) -> Demand {
+    Demand {
+        scenario,
+        snapshots_per_s: 1.0,
+        behind_port: 1,
+        port_gbps: scenario.line_gbps,
+        publishers: 1,
     }
 }

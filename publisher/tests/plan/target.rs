@@ -1,9 +1,17 @@
 //! "1.8 µs on average, ± 0.5 µs": where it is possible, to the byte and the lane.
 
-use tapecast_publisher::plan::target::{Smaller, holds, judge};
-use tapecast_publisher::plan::{BaseLatency, Scenario};
+use tapecast_publisher::plan::target::{self, Reason, Remedies, Smaller, Verdict};
+use tapecast_publisher::plan::{BaseLatency, Demand, Scenario};
 
-use super::scenario;
+use super::{alone, scenario};
+
+fn holds(scenario: &Scenario) -> bool {
+    target::holds(&alone(*scenario))
+}
+
+fn judge(scenario: &Scenario) -> Verdict {
+    target::judge(&alone(*scenario))
+}
 
 fn with_lanes(lanes: u32, payload_bytes: u32, line_gbps: f64) -> Scenario {
     Scenario { lanes, ..scenario(payload_bytes, line_gbps) }
@@ -86,5 +94,64 @@ fn what_would_make_it_hold_does() {
 fn where_it_holds_nothing_has_to_change() {
     let verdict = judge(&with_lanes(8, 64, 100.0));
     assert!(verdict.holds);
-    assert_eq!(verdict.remedies, Default::default());
+    assert_eq!(verdict.remedies, Remedies::default());
+    assert_eq!(verdict.reasons, []);
+}
+
+/// Eight lanes, 64 bytes inline at 100 Gb/s: 1.73 µs and 0.84 µs, were it not for the network.
+fn fast() -> Demand {
+    alone(with_lanes(8, 64, 100.0))
+}
+
+#[test]
+fn a_queue_at_the_subscribers_port_can_take_it_beyond() {
+    let together = Demand { behind_port: 64, port_gbps: 25.0, ..fast() };
+    let verdict = target::judge(&together);
+    // Each copy waits 39.84 ns more than the one before it: 166 bytes at 25 instead of 100 Gb/s.
+    assert!((verdict.port_mean_ns - 39.84 * 65.0 / 2.0).abs() < 1e-6, "{verdict:?}");
+    assert!((verdict.port_skew_ns - 39.84 * 63.0).abs() < 1e-6, "{verdict:?}");
+    assert_eq!(verdict.reasons, [Reason::Mean, Reason::Skew, Reason::PortQueue]);
+    // The mean leaves 68.4 ns, which the wait of two copies keeps within and that of three not.
+    assert_eq!(verdict.remedies.behind_port, Some(2));
+    assert!(target::holds(&Demand { behind_port: 2, ..together }));
+    assert!(!target::holds(&Demand { behind_port: 3, ..together }));
+    assert_eq!(verdict.remedies.subscriber_port_gbps, Some(100.0));
+    assert_eq!(verdict.remedies.lanes, None);
+}
+
+#[test]
+fn a_port_that_is_sent_more_than_it_carries_makes_it_impossible_even_where_no_burst_queues() {
+    // One post each 500 ns lets the port drain between copies; two subscribers are near enough.
+    let scenario = Scenario { subscribers: 2, post_ns: 500.0, ..scenario(64, 100.0) };
+    let demand = Demand { publishers: 4, behind_port: 2, port_gbps: 25.0, ..alone(scenario) };
+    // Eight copies of 166 bytes at 25 Gb/s take 424.96 ns.
+    let most = (1e9_f64 / 424.96).floor();
+    let at = |snapshots_per_s| Demand { snapshots_per_s, ..demand };
+    assert!((at(most).port_share() - 1.0).abs() < 1e-6);
+    assert!(at(most + 1.0).port_share() > 1.0);
+    let verdict = target::judge(&at(most + 1.0));
+    assert!(verdict.reasons.contains(&Reason::PortOverloaded), "{verdict:?}");
+    assert!(!target::judge(&at(1e5)).reasons.contains(&Reason::PortOverloaded));
+}
+
+#[test]
+fn a_rate_that_is_not_sustained_makes_it_impossible() {
+    // 64 copies each 13.28 ns let 1,176,581 snapshots through.
+    let verdict = target::judge(&Demand { snapshots_per_s: 1e7, ..fast() });
+    assert!(!verdict.holds);
+    assert_eq!(verdict.reasons, [Reason::NotSustained]);
+    assert_eq!(verdict.remedies.snapshots_per_s, Some(1_176_581.0));
+    assert!(target::holds(&Demand { snapshots_per_s: 1_176_581.0, ..fast() }));
+    assert!(!target::holds(&Demand { snapshots_per_s: 1_176_582.0, ..fast() }));
+    assert_eq!(verdict.remedies.base_ns, None, "a faster card does not mend a rate");
+}
+
+#[test]
+fn publishers_in_step_can_take_it_beyond() {
+    let verdict = target::judge(&Demand { publishers: 100, ..fast() });
+    // Every copy waits for those of the others, so the mean alone suffers.
+    assert_eq!(verdict.reasons, [Reason::Mean, Reason::PortQueue]);
+    let most = verdict.remedies.publishers.unwrap();
+    assert!(target::holds(&Demand { publishers: most, ..fast() }));
+    assert!(!target::holds(&Demand { publishers: most + 1, ..fast() }));
 }

@@ -3,7 +3,7 @@
 //! The model counts in packets. A mark comes with probability `p`; a queue pair is cut at most once
 //! in `cnp_interval`, and raised again by a timer and by a byte counter. Where cuts and raises
 //! balance is the one fixed point. Whether the rates also stay there is another question, which
-//! depends on the delay of the loop and is not answered here.
+//! depends on the delay of the loop (`stability`).
 
 use serde::Serialize;
 
@@ -26,6 +26,8 @@ pub struct FluidModel {
     pub fast_recovery: f64,
     /// What the target is raised by, in Mb/s.
     pub additive_mbps: f64,
+    /// Weight of the newest mark in the congestion estimate.
+    pub gain: f64,
 }
 
 /// The balance of `flows` equal transfers.
@@ -44,14 +46,14 @@ pub struct FixedPoint {
 }
 
 /// Events per packet, at one rate and mark probability.
-struct Events {
+pub(super) struct Events {
     /// Probability of a cut in one notification interval.
-    cut: f64,
+    pub(super) cut: f64,
     /// Raises of the rate, by byte counter and timer.
-    raise: f64,
+    pub(super) raise: f64,
     /// Raises of the target, by byte counter and timer.
-    raise_target: f64,
-    alpha: f64,
+    pub(super) raise_target: f64,
+    pub(super) alpha: f64,
 }
 
 impl FluidModel {
@@ -67,6 +69,7 @@ impl FluidModel {
             byte_counter: 10e6,
             fast_recovery: 5.0,
             additive_mbps: 40.0,
+            gain: 1.0 / 256.0,
         }
     }
 
@@ -74,15 +77,15 @@ impl FluidModel {
         self.packet_bytes * 8.0
     }
 
-    fn port_packets(&self) -> f64 {
+    pub(super) fn port_packets(&self) -> f64 {
         self.port_gbps * 1e9 / self.packet_bits()
     }
 
-    fn additive_packets(&self) -> f64 {
+    pub(super) fn additive_packets(&self) -> f64 {
         self.additive_mbps * 1e6 / self.packet_bits()
     }
 
-    fn events(&self, marked: f64, rate: f64) -> Events {
+    pub(super) fn events(&self, marked: f64, rate: f64) -> Events {
         let ln = (-marked).ln_1p();
         let seen_within = |packets: f64| -(packets * ln).exp_m1();
         let (bytes, timer) = (self.byte_counter / self.packet_bytes, self.timer_s * rate);
@@ -128,7 +131,7 @@ impl FluidModel {
         }
     }
 
-    fn approximation(&self, flows: u32) -> f64 {
+    pub(super) fn approximation(&self, flows: u32) -> f64 {
         let (flows, port) = (f64::from(flows), self.port_packets());
         let raises = self.packet_bytes / self.byte_counter + flows / (self.timer_s * port);
         let gain = self.additive_packets() * flows * flows / (self.alpha_interval_s * port * port);

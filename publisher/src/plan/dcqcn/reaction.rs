@@ -41,6 +41,8 @@ pub struct ReactionPoint {
 
 /// Longest time after a train for which rates are worked out, in nanoseconds.
 const HORIZON_NS: u64 = 500_000_000;
+
+/// In the order in which they are handled at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Notification,
@@ -83,7 +85,8 @@ impl Pacer<'_> {
         }
     }
 
-    /// What happens next; of things at one instant the notification comes first.
+    /// What happens next; of things at one instant the notification comes first, and alpha before
+    /// the cut: a notification that comes just as a timer ends still counts.
     fn next(&self) -> Option<(u64, Event)> {
         let arrives = u64::from(self.sent) * self.rules.cnp_interval_ns;
         let notification = (self.sent < self.notifications).then_some(arrives);
@@ -115,8 +118,7 @@ impl Pacer<'_> {
         if is_first {
             self.alpha = self.rules.initial_alpha;
             self.alpha_at = Some(now + self.rules.alpha_interval_ns);
-            // A notification that comes just as the timer ends still counts.
-            self.cut_at = Some(now + self.rules.cut_interval_ns + 1);
+            self.cut_at = Some(now + self.rules.cut_interval_ns);
         }
     }
 

@@ -1,8 +1,8 @@
 //! What is about other traffic.
 
 use super::{Rows, row};
-use crate::plan::congestion::{First, SwitchRow, TrainRow};
-use crate::plan::dcqcn::Recovery;
+use crate::plan::congestion::{First, LOOPS_US, Steadiness, SwitchRow, TrainRow};
+use crate::plan::dcqcn::{Outcome, Recovery};
 use crate::plan::figures::{Bytes, Gbps, Time, count, counted, percent};
 use crate::plan::report::Plan;
 
@@ -48,6 +48,34 @@ pub(super) fn switches(plan: &Plan) -> Rows {
     let has_point = congestion.fixed_point.is_some();
     let lines = congestion.switches.iter().map(|switch| switch_line(switch, has_point));
     [heading].into_iter().chain(lines).collect()
+}
+
+/// Phase margins of the long transfers that share a port.
+pub(super) fn steady(plan: &Plan) -> Rows {
+    let flows = format!("{} at one port", plan.congestion.flows);
+    let heading = LOOPS_US.map(|us| format!("loop of {}", Time(us * 1e3)));
+    let heading = [flows].into_iter().chain(heading).collect();
+    let line = |switch: &SwitchRow| {
+        let margin = |steadiness: &Steadiness| {
+            let outcome = match steadiness.outcome {
+                Outcome::Settles => "settles",
+                Outcome::NearEdge => "near the edge",
+                Outcome::Oscillates => "oscillates",
+            };
+            let sign = if steadiness.phase_margin_deg < 0.0 { "−" } else { "" };
+            format!("{outcome}, {sign}{:.1}°", steadiness.phase_margin_deg.abs())
+        };
+        let unknown = match switch.curve.pmax {
+            None => "not told",
+            Some(_) => "queue hangs about Kmax",
+        };
+        let cells = switch.steadiness.as_ref().map_or_else(
+            || vec![unknown.to_owned()],
+            |steadiness| steadiness.iter().map(margin).collect(),
+        );
+        [switch.curve.name.to_owned()].into_iter().chain(cells).collect()
+    };
+    [heading].into_iter().chain(plan.congestion.switches.iter().map(line)).collect()
 }
 
 fn switch_line(switch: &SwitchRow, has_point: bool) -> Vec<String> {

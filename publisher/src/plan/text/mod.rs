@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use super::fan_out::{Arrivals, Step};
 use super::figures::{Gbps, Memory, Time, count, counted, percent};
 use super::report::{Pcie, Plan};
-use congestion::{queues, switches, trains};
+use congestion::{queues, steady, switches, trains};
 use target::target;
 
 /// Columns of the output.
@@ -29,6 +29,10 @@ impl fmt::Display for Plan {
         section(f, "HEADLINE: 1.8 µs on average, ± 0.5 µs (model)", &target(self))?;
         section(f, "QUEUES IN THE SWITCH at one burst (model)", &queues(self))?;
         figures(f, "ECN OR PFC with the defaults of switches (model)", &switches(self), 4)?;
+        if self.congestion.flows > 1 {
+            let title = "DO LONG FLOWS OSCILLATE? Phase margin, DCQCN paper's senders (model)";
+            section(f, title, &steady(self))?;
+        }
         figures(
             f,
             "AFTER CONGESTION NOTIFICATIONS (CNPs) to one queue pair (model)",
