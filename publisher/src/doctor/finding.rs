@@ -163,6 +163,9 @@ fn quoted(value: &str) -> String {
     }
 }
 
+/// What is seen of a setting that this kernel is without: nothing can be wrong with it.
+pub(crate) const NOT_IN_KERNEL: &str = "not in this kernel";
+
 /// A check before it is known how things stand.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {

@@ -2,7 +2,8 @@
 //!
 //! Everything is read from files below a root, and from programs that change nothing; so a tree
 //! that was recorded elsewhere is judged like this machine. What cannot be read is *unknown*, with
-//! the reason: never "off".
+//! the reason: never "off". A setting that this kernel is without is ok, as nothing can be wrong with
+//! it; but only where the folder that would have its file is there.
 
 mod apply;
 mod clock;
