@@ -12,6 +12,7 @@ mod cpu;
 mod cpus;
 mod dcqcn;
 mod finding;
+mod firmware;
 mod host;
 mod human;
 mod kernel;

@@ -4,6 +4,7 @@
 
 mod absence;
 mod findings;
+mod firmware;
 mod malformed;
 mod mending;
 mod ports;
