@@ -118,9 +118,21 @@ pub enum Act {
     Write(Vec<(String, String)>),
     /// A program with its arguments.
     Run(Vec<String>),
+    /// This file of the system's configuration gets this text; it may have to be made.
+    Keep(String, String),
     /// Left to a person: it takes a restart, an edit, or a decision.
     #[default]
     ByHand,
+}
+
+impl Act {
+    /// The files of the kernel that get values.
+    pub(super) fn writes(&self) -> &[(String, String)] {
+        match self {
+            Self::Write(files) => files,
+            _ => &[],
+        }
+    }
 }
 
 impl Step {

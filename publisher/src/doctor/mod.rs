@@ -17,6 +17,7 @@ mod host;
 mod human;
 mod kernel;
 mod knobs;
+mod lasting;
 mod link;
 mod memory;
 mod pcie;
@@ -30,11 +31,12 @@ mod tools;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-pub use apply::{Outcome, Performed, perform};
+pub use apply::{Outcome, Progress, perform};
 pub use cpus::Cpus;
 pub use finding::{Act, Finding, Section, Status, Step};
 pub use host::{Device, Driver, Wishes};
 pub use human::Human;
+pub use lasting::Keep;
 pub use profile::{BUILT_IN, Profile};
 pub use root::Root;
 pub use script::Script;
@@ -63,6 +65,9 @@ pub struct Report {
     pub summary: Summary,
     /// In the order of [`Section`].
     pub findings: Vec<Finding>,
+    /// Files that make the remedies last.
+    #[serde(skip)]
+    pub lasting: Vec<Keep>,
 }
 
 /// How many findings there are of each status.
@@ -109,7 +114,7 @@ pub fn examine(root: &Root, profile: &Profile, wishes: &Wishes) -> Result<Report
         counters::check,
     ];
     let findings: Vec<Finding> = areas.iter().flat_map(|check| check(&host)).collect();
-    Ok(Report {
+    let mut report = Report {
         schema: SCHEMA.to_owned(),
         sysroot: root.path().display().to_string(),
         profile: profile.name.clone(),
@@ -118,7 +123,11 @@ pub fn examine(root: &Root, profile: &Profile, wishes: &Wishes) -> Result<Report
         device: host.device,
         interface: host.interface,
         findings,
-    })
+        lasting: Vec::new(),
+    };
+    let steps: Vec<&Step> = report.steps().into_iter().map(|(_, step)| step).collect();
+    report.lasting = lasting::files(root, &steps);
+    Ok(report)
 }
 
 impl Report {

@@ -5,6 +5,7 @@
 mod absence;
 mod findings;
 mod firmware;
+mod lasting;
 mod malformed;
 mod mending;
 mod ports;
