@@ -16,8 +16,8 @@ pub const BUILT_IN: [(&str, &str); 3] = [
     ("pfc", include_str!("../../../configs/dcqcn/pfc.toml")),
 ];
 
-/// A profile may extend one that extends one; more is a circle.
-const EXTENDS_MAX: usize = 4;
+/// A profile may extend one that extends one, and so on; more is a circle.
+const EXTENDS_MAX: usize = 8;
 
 /// The state that is wanted.
 #[derive(Clone, Debug, Deserialize)]
@@ -203,7 +203,9 @@ impl Profile {
         let profile: Self = serde_path_to_error::deserialize(table).map_err(|error| {
             let place = error.path().to_string();
             let said = error.into_inner().to_string();
-            anyhow!("{}", sentence(&place, said.trim()))
+            // The lines that follow repeat the place.
+            let first = said.trim().lines().next().unwrap_or_default();
+            anyhow!("{}", sentence(&place, first))
         })?;
         profile.check()?;
         Ok(profile)
@@ -316,7 +318,7 @@ fn check_knobs(
 /// beside it, wherever the program was started.
 fn gather(name_or_file: &str, beside: &Path, depth: usize) -> Result<toml::Table> {
     if depth == 0 {
-        bail!("{name_or_file} extends itself");
+        bail!("{name_or_file} extends itself, or one of more than {EXTENDS_MAX} in a row");
     }
     let file = beside.join(name_or_file);
     let text = text_of(name_or_file, &file)?;
