@@ -70,13 +70,17 @@ say "in health none of them fires"
 tell b 'tc qdisc replace dev eth0 root netem limit 20000 delay 1s'
 fires TapecastClockUnreliable 'channel="rdma"'
 fires TapecastDeliveryUnwatched 'channel="rdma"'
-tell b 'tc qdisc replace dev eth0 root netem limit 20000 loss 5%'
-fires TapecastRdmaRetransmits 'channel="rdma"'
 tell b 'tc qdisc del dev eth0 root'
+tell a 'tc qdisc replace dev eth0 root netem limit 20000 loss 5%'
+fires TapecastRdmaRetransmits 'channel="rdma"'
+tell a 'tc qdisc del dev eth0 root'
 
 # Credit keeps our own subscribers from that, so another program on the card has to do it.
-tell b 'ib_send_bw -d rxe0 --rx-depth 1 -s 64 -n 2000 >receives.log 2>&1 &'
-tell a 'for try in 1 2 3 4 5; do ib_send_bw -d rxe0 --rx-depth 1 -s 64 -n 2000 10.8.0.2 >sends.log 2>&1 && break; sleep 1; done'
+send='cd /sys/class/infiniband/rxe0/ports/1 && gid=$(grep -l 0000:ffff:0a0 gids/* | head -n 1) && cd - &&
+    timeout 60 ib_send_bw -d rxe0 -x "${gid#gids/}" --rx-depth 1 --tx-depth 16 -s 64 -n 100 -F'
+tell b "{ $send; } >receives.log 2>&1 &"
+# Not before the other end listens.
+tell a "{ for try in \$(seq 20); do sleep 1; { $send 10.8.0.2; } && break; done; } >sends.log 2>&1 &"
 fires TapecastRdmaReceiverNotReady 'channel="rdma"'
 
 tell b "$programs/tapecast-subscriber tail --count 1 --connect 10.8.0.1:7411 --ca $machines/tls/ca.pem \

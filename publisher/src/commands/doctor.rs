@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::cli::DoctorArgs;
-use crate::doctor::{Act, Human, Outcome, Performed, Report, Script, Wishes, examine, perform};
+use crate::doctor::{Act, Human, Outcome, Progress, Report, Script, Step, Wishes};
+use crate::doctor::{examine, perform};
 
 use super::print;
 
@@ -60,18 +61,31 @@ fn mend(args: &DoctorArgs, report: &Report) -> Result<ExitCode> {
     if args.sysroot.is_this_machine() && !rustix::process::geteuid().is_root() {
         bail!("--apply changes this machine: run it as root, or without --apply to see the script");
     }
-    let performed = perform(&args.sysroot, report);
-    for Performed { step, outcome } in &performed {
-        let line = match outcome {
-            Outcome::Skipped(_) if step.act == Act::ByHand => format!("by hand  {}", step.command),
-            Outcome::Done => format!("done     {}", step.command),
-            Outcome::Failed(reason) => format!("FAILED   {}\n         {reason}", step.command),
-            Outcome::Skipped(reason) => format!("skipped  {}\n         {reason}", step.command),
-        };
-        print(&format!("{line}\n"))?;
-    }
+    let (mut failed, mut printed) = (false, Ok(()));
+    perform(&args.sysroot, report, |step, progress| match progress {
+        Progress::Begun(patience) => {
+            eprintln!("running  {} (it has {} min)", step.command, patience.as_secs() / 60);
+        }
+        Progress::Ended(outcome) => {
+            failed |= matches!(outcome, Outcome::Failed(_));
+            // What is begun is gone through with, whether somebody reads about it or not.
+            let now = print(&line(step, &outcome));
+            printed = std::mem::replace(&mut printed, Ok(())).and(now);
+        }
+    });
+    printed?;
     let after = look(args)?;
     print(&format!("\n{}", Human { report: &after, colour: colour() }))?;
-    let failed = performed.iter().any(|one| matches!(one.outcome, Outcome::Failed(_)));
     Ok(if failed { ExitCode::FAILURE } else { status(&after, args.strict) })
+}
+
+/// What became of a step.
+fn line(step: &Step, outcome: &Outcome) -> String {
+    let command = &step.command;
+    match outcome {
+        Outcome::Skipped(_) if step.act == Act::ByHand => format!("by hand  {command}\n"),
+        Outcome::Done => format!("done     {command}\n"),
+        Outcome::Failed(reason) => format!("FAILED   {command}\n         {reason}\n"),
+        Outcome::Skipped(reason) => format!("skipped  {command}\n         {reason}\n"),
+    }
 }

@@ -1,5 +1,7 @@
 //! Performs the remedies: writes files, runs programs, leaves the rest to a person.
 
+use std::time::Duration;
+
 use super::finding::{Act, Step};
 use super::root::Root;
 use super::{Report, tools};
@@ -15,21 +17,27 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// A step and what became of it.
+/// How far a step has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Performed {
-    /// The step.
-    pub step: Step,
-    /// What became of it.
-    pub outcome: Outcome,
+pub enum Progress {
+    /// A program is started that may take so long.
+    Begun(Duration),
+    /// It is over.
+    Ended(Outcome),
 }
 
-/// Does everything that can be done by a program. With a recorded tree only files inside it are
-/// written, and no program is run.
-#[must_use]
-pub fn perform(root: &Root, report: &Report) -> Vec<Performed> {
-    let steps = report.steps().into_iter();
-    steps.map(|(_, step)| Performed { step: step.clone(), outcome: try_step(root, step) }).collect()
+/// Does everything that can be done by a program, and tells about it as it goes. With a recorded
+/// tree only files inside it are written, and no program is run.
+pub fn perform(root: &Root, report: &Report, mut told: impl FnMut(&Step, Progress)) {
+    let lasting = report.lasting.iter().map(super::lasting::Keep::step);
+    let steps = report.steps().into_iter().map(|(_, step)| step.clone());
+    for step in steps.chain(lasting) {
+        if matches!(step.act, Act::Run(_)) && root.is_this_machine() {
+            told(&step, Progress::Begun(tools::PERFORMING));
+        }
+        let outcome = try_step(root, &step);
+        told(&step, Progress::Ended(outcome));
+    }
 }
 
 fn try_step(root: &Root, step: &Step) -> Outcome {
@@ -40,13 +48,14 @@ fn try_step(root: &Root, step: &Step) -> Outcome {
         }
         Act::Run(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            match tools::run(&words) {
+            match tools::run(&words, tools::PERFORMING) {
                 Ok(_) => Outcome::Done,
                 Err(reason) if reason.contains(" is not installed") => Outcome::Skipped(reason),
                 Err(reason) => Outcome::Failed(reason),
             }
         }
         Act::Write(files) => write_all(root, files),
+        Act::Keep(path, text) => keep(root, path, text),
     }
 }
 
@@ -56,4 +65,16 @@ fn write_all(root: &Root, files: &[(String, String)]) -> Outcome {
         root.write(path, value).err().map(|error| format!("{path}: {error}"))
     });
     errors.collect::<Vec<_>>().into_iter().next().map_or(Outcome::Done, Outcome::Failed)
+}
+
+/// Makes a file of the system's configuration, where the system has a folder for it.
+fn keep(root: &Root, path: &str, text: &str) -> Outcome {
+    let folder = super::root::folder_of(path);
+    if !root.holds(folder) {
+        return Outcome::Skipped(format!("there is no {folder}"));
+    }
+    match root.make(path, text) {
+        Ok(()) => Outcome::Done,
+        Err(error) => Outcome::Failed(format!("{path}: {error}")),
+    }
 }

@@ -1,5 +1,7 @@
 //! Time: how it is read, and whether this machine's agrees with others'.
 
+use tapecast_fabric::KernelClock;
+
 use super::finding::{Check, Finding, Section, Step};
 use super::host::Host;
 
@@ -7,7 +9,7 @@ pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let mut found = vec![source(host), counter(host)];
     // On one host there is one clock.
     if host.device.is_some() {
-        found.extend([hardware(host), synchronised(host)]);
+        found.extend([hardware(host), synchronised(host), kernel_state(host)]);
     }
     found
 }
@@ -72,8 +74,8 @@ fn counter(host: &Host<'_>) -> Finding {
 fn hardware(host: &Host<'_>) -> Finding {
     let why = "without time stamps of the NIC, one-way latency between hosts is a guess";
     let check = new("ptp_hardware", "PTP clock of the NIC", "present", why);
-    let home = match &host.interface {
-        Some(interface) => format!("/sys/class/net/{interface}/device/ptp"),
+    let home = match host.ports.first() {
+        Some(port) => format!("/sys/class/net/{port}/device/ptp"),
         None => "/sys/class/ptp".to_owned(),
     };
     match host.root.list(&home) {
@@ -92,11 +94,11 @@ fn hardware(host: &Host<'_>) -> Finding {
 /// Programs that steer the system's clock, by the first 15 letters of their names.
 const STEERERS: [&str; 5] = ["ptp4l", "phc2sys", "chronyd", "ntpd", "systemd-timesyn"];
 
-/// Whether one of them does, and well enough.
+/// Whether one of them runs that can be good enough.
 fn synchronised(host: &Host<'_>) -> Finding {
     let why = "one-way latency is the difference of two machines' clocks";
     let wanted = "ptp4l and phc2sys, or chronyd";
-    let check = new("synchronised", "clock synchronisation", wanted, why);
+    let check = new("synchronised", "programs that steer the clock", wanted, why);
     let names = match &host.running {
         Ok(names) => names,
         Err(reason) => return check.unknown(reason),
@@ -107,11 +109,44 @@ fn synchronised(host: &Host<'_>) -> Finding {
     let good = has("ptp4l") && has("phc2sys") || has("chronyd");
     let seen = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
     check.warn_unless(good, seen, || {
-        let interface = host.interface.as_deref().unwrap_or("IF");
+        let interface = host.ports.first().map_or("IF", String::as_str);
         let text = format!(
             "run ptp4l -i {interface} -s and phc2sys -s {interface} -w (package linuxptp), or \
              chronyd with a hwtimestamp line"
         );
         vec![Step::by_hand("keeps the clock within a microsecond of the others", text)]
     })
+}
+
+/// Whether they have come to an end with it: a program that runs may have no source.
+fn kernel_state(host: &Host<'_>) -> Finding {
+    let why = "a program that steers the clock may run and have nothing to go by";
+    let check = new("kernel_state", "kernel's state of the clock", "synchronised", why);
+    match kernels_word(host) {
+        Err(reason) => check.unknown(reason),
+        Ok((good, seen)) => check.warn_unless(good, seen, || {
+            let text = "look at the log of ptp4l and phc2sys, or at `chronyc tracking`";
+            vec![Step::by_hand("finds out why the clock has no source", text)]
+        }),
+    }
+}
+
+/// The kernel itself is asked on this machine; of another, what was recorded.
+fn kernels_word(host: &Host<'_>) -> Result<(bool, String), String> {
+    if host.root.is_this_machine() {
+        let clock = KernelClock::read();
+        let clock = clock.map_err(|error| format!("the kernel does not tell: {error}"))?;
+        let error = format!("off by at most {} us", clock.max_error_ns / 1_000);
+        return Ok(match clock.synchronised {
+            true => (true, format!("synchronised, {error}")),
+            false => (false, "not synchronised".to_owned()),
+        });
+    }
+    let command = "timedatectl show --property=NTPSynchronized";
+    let text = host.tools().ask(command)?;
+    match text.trim() {
+        "NTPSynchronized=yes" => Ok((true, "synchronised".to_owned())),
+        "NTPSynchronized=no" => Ok((false, "not synchronised".to_owned())),
+        _ => Err(format!("the output of `{command}` is not understood")),
+    }
 }

@@ -84,8 +84,8 @@ pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let Some(device) = &host.device else { return Vec::new() };
     let mut found = of_device(host, device);
     let told = matches!(device.driver, Driver::Mlx5 | Driver::Mlx5Vendor);
-    if let Some(interface) = host.interface.as_deref().filter(|_| told) {
-        found.extend(of_interface(host, interface));
+    if told {
+        found.extend(host.on_each_port(|port| of_interface(host, port)));
     }
     found
 }
@@ -136,6 +136,10 @@ fn of_device(host: &Host<'_>, device: &Device) -> Vec<Finding> {
                 }
             }
         }
+    }
+    if looked_at == 0 && found.is_empty() {
+        let reason = format!("{} has none of those that say trouble", folders[0]);
+        return vec![new("device", title, why).unknown(reason)];
     }
     found.extend(summary("device", title, looked_at, &found));
     found

@@ -1,8 +1,9 @@
 //! Cores: who else runs on them, how fast they are, how deep they sleep.
 
 use super::cpus::Cpus;
-use super::finding::{Check, Finding, Section, Step};
+use super::finding::{Check, Finding, NOT_IN_KERNEL, Section, Step};
 use super::host::{Host, cpus_in};
+use super::root::folder_of;
 
 const CPU: &str = "/sys/devices/system/cpu";
 /// A core that takes longer than this to wake, in microseconds, sleeps too deep.
@@ -17,6 +18,7 @@ pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
         callbacks(host),
         siblings(host),
         governor(host),
+        preference(host),
         sleep_states(host),
     ]
 }
@@ -25,7 +27,12 @@ fn new(id: &str, title: &str, wanted: impl std::fmt::Display, why: &str) -> Chec
     Check::new(Section::Cpu, format!("cpu.{id}"), title, wanted, why)
 }
 
-fn boot_parameter(what: &str, parameter: &str) -> Vec<Step> {
+/// A parameter that takes the hot CPUs away from the kernel. Of all of them it cannot be.
+fn boot_parameter(host: &Host<'_>, what: &str, parameter: &str) -> Vec<Step> {
+    if host.all_are_hot() {
+        let text = "leave at least one CPU to the kernel: name fewer with --cpus";
+        return vec![Step::by_hand("every CPU is hot", text)];
+    }
     vec![Step::by_hand(
         what.to_owned(),
         format!(
@@ -52,6 +59,7 @@ fn covered(host: &Host<'_>, check: Check, path: &str, parameter: &str) -> Findin
             let good = !listed.is_empty() && host.hot.without(&listed).is_empty();
             check.warn_unless(good, shown(&listed), || {
                 boot_parameter(
+                    host,
                     "keeps everything else off the cores of sender and receiver",
                     &format!("{parameter}{}", hot_or_any(host)),
                 )
@@ -99,7 +107,7 @@ fn callbacks(host: &Host<'_>) -> Finding {
     let good = !all.is_empty() && host.hot.without(&all).is_empty();
     check.warn_unless(good, shown(&all), || {
         let parameter = format!("rcu_nocbs={}", hot_or_any(host));
-        boot_parameter("moves those callbacks to other cores", &parameter)
+        boot_parameter(host, "moves those callbacks to other cores", &parameter)
     })
 }
 
@@ -116,24 +124,61 @@ fn siblings(host: &Host<'_>) -> Finding {
         return check.unknown("no CPU is known as hot: name them with --cpus");
     }
     let isolated = cpus_in(host.root, &format!("{CPU}/isolated")).unwrap_or_default();
-    let mut shared = Cpus::default();
+    let mut threads = Threads::default();
     for cpu in host.hot.iter() {
         let path = format!("{CPU}/cpu{cpu}/topology/thread_siblings_list");
-        let threads = match cpus_in(host.root, &path) {
-            Ok(threads) => threads,
+        match cpus_in(host.root, &path) {
+            Ok(siblings) => threads.add(cpu, &siblings, host, &isolated),
             Err(reason) => return check.unknown(reason),
-        };
-        let others = threads.without(&Cpus::from_iter([cpu]));
-        // A sibling that nothing runs on is as good as none; one that is hot itself is not.
-        let busy =
-            others.iter().filter(|other| host.hot.contains(*other) || !isolated.contains(*other));
-        shared = shared.iter().chain(busy).collect();
+        }
     }
-    let seen = format!("on; busy siblings of hot CPUs: {}", shown(&shared));
-    check.warn_unless(shared.is_empty(), seen, || {
-        let off = format!("{CPU}/smt/control");
-        vec![Step::write("turns the second hardware threads off", &off, "off")]
-    })
+    let busy: Cpus = threads.hot.iter().chain(threads.others.iter()).collect();
+    let seen = format!("on; busy siblings of hot CPUs: {}", shown(&busy));
+    check.warn_unless(busy.is_empty(), seen, || threads.steps())
+}
+
+/// Hot CPUs and who shares their cores.
+#[derive(Default)]
+struct Threads {
+    /// The first hot CPU of each core.
+    first: Cpus,
+    /// Hot CPUs whose sibling is hot.
+    hot: Cpus,
+    /// Siblings that others may run on.
+    others: Cpus,
+}
+
+impl Threads {
+    fn add(&mut self, cpu: u32, siblings: &Cpus, host: &Host<'_>, isolated: &Cpus) {
+        let hot = siblings.both(&host.hot);
+        if hot.iter().next().is_none_or(|first| first == cpu) {
+            self.first = self.first.iter().chain([cpu]).collect();
+        }
+        if hot.iter().any(|other| other != cpu) {
+            self.hot = self.hot.iter().chain([cpu]).collect();
+        }
+        // A sibling that nothing runs on is as good as none.
+        let others = siblings.without(&host.hot).without(isolated);
+        self.others = self.others.iter().chain(others.iter()).collect();
+    }
+
+    /// By hand: switching threads off takes CPUs away from whoever runs on them, hot ones, too.
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.hot.is_empty() {
+            let text = format!("choose one thread per core: --cpus {}", self.first);
+            steps.push(Step::by_hand("hot CPUs share a core with each other", text));
+        }
+        if !self.others.is_empty() {
+            let text = format!(
+                "isolate CPUs {}, too; or switch hardware threads off in the firmware's setup or \
+                 with nosmt on the kernel's command line, then restart",
+                self.others
+            );
+            steps.push(Step::by_hand("keeps the other threads of hot cores idle", text));
+        }
+        steps
+    }
 }
 
 fn governor(host: &Host<'_>) -> Finding {
@@ -157,26 +202,70 @@ fn governor(host: &Host<'_>) -> Finding {
                     seen.push(name);
                 }
             }
-            Err(gap) => {
-                let absence = "no driver governs the frequency here, as in a virtual machine";
-                return check.unknown(gap.reason(absence));
-            }
+            // Nothing governs the frequency, as in a virtual machine.
+            Err(gap) if host.root.lacks(&gap, &format!("{CPU}/cpu{cpu}")) => {}
+            Err(gap) => return check.unknown(gap.reason("nothing of this CPU is shown")),
         }
     }
     let which: Cpus = wrong.iter().map(|(cpu, _)| *cpu).collect();
     let suffix = if which.is_empty() { String::new() } else { format!(" (CPUs {which})") };
-    check.warn_unless(wrong.is_empty(), seen.join(", ") + &suffix, || {
+    let seen = if seen.is_empty() { NOT_IN_KERNEL.to_owned() } else { seen.join(", ") };
+    check.warn_unless(wrong.is_empty(), seen + &suffix, || {
         let command = format!("cpupower -c {which} frequency-set -g performance");
         let files = wrong.into_iter().map(|(_, path)| (path, "performance".to_owned())).collect();
         vec![Step::writes("keeps the cores at their full frequency", command, files)]
     })
 }
 
-/// States that a CPU may sleep in although it wakes late: the file that disables each.
-fn deep_states(host: &Host<'_>, cpu: u32) -> Result<Vec<(String, String)>, String> {
+/// What the hardware is told to prefer, where it chooses the frequency itself.
+fn preference(host: &Host<'_>) -> Finding {
+    let why = "the hardware itself clocks a core down that it thinks idle";
+    let check = new("preference", "energy preference of the hardware", "performance", why);
+    let cpus = match host.hot_or_all() {
+        Ok(cpus) => cpus,
+        Err(reason) => return check.unknown(reason),
+    };
+    let (mut seen, mut files) = (Vec::new(), Vec::new());
+    for cpu in cpus.iter() {
+        let home = format!("{CPU}/cpu{cpu}");
+        let path = format!("{home}/cpufreq/energy_performance_preference");
+        let word = match host.root.value(&path) {
+            Ok(word) if super::root::is_plain(&word) => word,
+            Ok(other) => return check.unreadable(&path, &other),
+            // There with some drivers alone.
+            Err(gap)
+                if [home.as_str(), folder_of(&path)].iter().any(|at| host.root.lacks(&gap, at)) =>
+            {
+                continue;
+            }
+            Err(gap) => return check.unknown(gap.reason("this kernel does not tell")),
+        };
+        if word != "performance" {
+            files.push((path, "performance".to_owned()));
+        }
+        if !seen.contains(&word) {
+            seen.push(word);
+        }
+    }
+    let seen = if seen.is_empty() { NOT_IN_KERNEL.to_owned() } else { seen.join(", ") };
+    check.warn_unless(files.is_empty(), seen, || {
+        let commands: Vec<String> =
+            files.iter().map(|(path, word)| format!("echo {word} > {path}")).collect();
+        let what = "the hardware keeps the cores at their full frequency";
+        vec![Step::writes(what, commands.join("; "), files)]
+    })
+}
+
+/// States that a CPU may sleep in although it wakes late: the file that disables each. None where
+/// the kernel manages no such states, as in a virtual machine.
+fn deep_states(host: &Host<'_>, cpu: u32) -> Result<Option<Vec<(String, String)>>, String> {
     let home = format!("{CPU}/cpu{cpu}/cpuidle");
-    let absence = "nothing manages idle states here, as in a virtual machine";
-    let states = host.root.list(&home).map_err(|gap| gap.reason(absence))?;
+    let absence = "nothing of this CPU's idle states is shown";
+    let states = match host.root.list(&home) {
+        Ok(states) => states,
+        Err(gap) if host.root.lacks(&gap, &format!("{CPU}/cpu{cpu}")) => return Ok(None),
+        Err(gap) => return Err(gap.reason(absence)),
+    };
     let mut deep = Vec::new();
     for state in states.iter().filter(|name| name.starts_with("state")).take(STATES_MAX) {
         let number = |file: &str| {
@@ -190,7 +279,7 @@ fn deep_states(host: &Host<'_>, cpu: u32) -> Result<Vec<(String, String)>, Strin
             deep.push((name, format!("{home}/{state}/disable")));
         }
     }
-    Ok(deep)
+    Ok(Some(deep))
 }
 
 fn sleep_states(host: &Host<'_>) -> Finding {
@@ -201,12 +290,13 @@ fn sleep_states(host: &Host<'_>) -> Finding {
         Ok(cpus) => cpus,
         Err(reason) => return check.unknown(reason),
     };
-    let (mut names, mut files) = (Vec::new(), Vec::new());
+    let (mut names, mut files, mut managed) = (Vec::new(), Vec::new(), false);
     for cpu in cpus.iter() {
         match deep_states(host, cpu) {
             Err(reason) => return check.unknown(reason),
             Ok(deep) => {
-                for (name, path) in deep {
+                managed |= deep.is_some();
+                for (name, path) in deep.into_iter().flatten() {
                     if !names.contains(&name) {
                         names.push(name);
                     }
@@ -215,7 +305,10 @@ fn sleep_states(host: &Host<'_>) -> Finding {
             }
         }
     }
-    let seen = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let seen = match names.is_empty() {
+        true => if managed { "none" } else { NOT_IN_KERNEL }.to_owned(),
+        false => names.join(", "),
+    };
     check.warn_unless(names.is_empty(), seen, || {
         // It takes the least latency that is too much.
         let command = format!("cpupower -c {cpus} idle-set -D {}", WAKE_US + 1);

@@ -20,10 +20,6 @@ impl Cpus {
         self.0.iter().copied()
     }
 
-    pub(crate) fn contains(&self, cpu: u32) -> bool {
-        self.0.contains(&cpu)
-    }
-
     /// Those that `others` does not have.
     pub(crate) fn without(&self, others: &Self) -> Self {
         Self(&self.0 - &others.0)

@@ -2,9 +2,11 @@
 //! one of two.
 
 use super::finding::{Check, Finding, Section, Status, Step};
+use super::firmware::{Firmware, Judged, Reading, number};
 use super::host::{Device, Driver, Host};
 use super::knobs::{
-    BNXT_RE, BNXT_RE_CNP_DSCP, BNXT_RE_DSCP, Knob, MLX5, MLX5_CNP_DSCP, MLX5_CNP_PRIORITY,
+    BNXT_RE, BNXT_RE_CNP_DSCP, BNXT_RE_CNP_PRIORITY, BNXT_RE_DSCP, BNXT_RE_PRIORITY, Knob, MLX5,
+    MLX5_CNP_DSCP, MLX5_CNP_PRIORITY,
 };
 use super::profile::Wanted;
 use super::root::Gap;
@@ -12,7 +14,7 @@ use super::root::Gap;
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let Some(device) = &host.device else { return Vec::new() };
     match &device.driver {
-        Driver::Mlx5Vendor => mlx5_vendor(host, device),
+        Driver::Mlx5Vendor => host.on_each_port(|port| mlx5_vendor(host, device, port)),
         Driver::Mlx5 => mlx5_in_tree(host, device),
         Driver::BnxtRe => bnxt_re(host, device),
         Driver::Rxe => vec![none()],
@@ -58,28 +60,29 @@ impl Face<'_> {
         }
     }
 
-    fn read(&self, host: &Host<'_>, knob: &Knob) -> Result<String, String> {
+    fn read(&self, host: &Host<'_>, knob: &Knob) -> Result<Reading, String> {
         let place = self.place(knob);
-        match self {
-            Self::Firmware { firmware, .. } => firmware.value(&place),
-            _ => host.root.value(&place).map_err(|gap| gap.reason("this driver has no such file")),
+        if let Self::Firmware { firmware, .. } = self {
+            return firmware.read(&place);
         }
+        let text = host.root.value(&place);
+        let text = text.map_err(|gap| gap.reason("this driver has no such file"))?;
+        number(&text).map(Reading::in_force).ok_or_else(|| not_understood(&place, &text))
     }
 
-    fn set(&self, knob: &Knob, value: u64) -> Step {
+    fn set(&self, knob: &Knob, value: u64) -> Vec<Step> {
         let place = self.place(knob);
         match self {
             Self::Vendor { folder, apply: Some(apply) } => {
-                let apply = format!("{folder}/{apply}");
+                let (apply, value) = (format!("{folder}/{apply}"), digits(value));
                 let command = format!("echo {value} > {place}; echo 1 > {apply}");
-                let files = vec![(place, value.to_string()), (apply, "1".to_owned())];
-                Step::writes(knob.why, command, files)
+                let files = vec![(place, value), (apply, "1".to_owned())];
+                vec![Step::writes(knob.why, command, files)]
             }
-            Self::Vendor { .. } | Self::Debugfs { .. } => Step::write(knob.why, &place, value),
-            Self::Firmware { firmware, .. } => {
-                let what = format!("{} (after a reset of the card)", knob.why);
-                Step::run(what, &firmware.setting(&place, value))
+            Self::Vendor { .. } | Self::Debugfs { .. } => {
+                vec![Step::write(knob.why, &place, value)]
             }
+            Self::Firmware { firmware, .. } => firmware.setting(knob.why, &place, value),
         }
     }
 
@@ -95,18 +98,12 @@ impl Face<'_> {
             return check.unknown("the interface does not tell its rate");
         };
         let check = new(knob.name, &title, &wanted, knob.why);
-        let text = match self.read(host, knob) {
-            Ok(text) => text,
+        let reading = match self.read(host, knob) {
+            Ok(reading) => reading,
             Err(reason) => return check.unknown(reason),
         };
-        let Some(seen) = number(&text) else {
-            return check.unreadable(&self.place(knob), &text);
-        };
-        if wanted.accepts(seen) {
-            return check.ok(seen);
-        }
         let fix = if knob.takes(wanted.set, line) {
-            vec![self.set(knob, wanted.set)]
+            self.set(knob, wanted.set)
         } else {
             let text = format!(
                 "{} is beyond what a link takes whose rate is {}: change the profile",
@@ -115,51 +112,20 @@ impl Face<'_> {
             );
             vec![Step::by_hand("out of range", text)]
         };
-        match wanted.otherwise {
-            Status::Fail => check.fail(seen, fix),
-            _ => check.warn(seen, fix),
-        }
+        let good = |seen| wanted.accepts(seen);
+        let otherwise = wanted.otherwise;
+        reading.judge(check, Judged { good: &good, show: &|seen| seen.to_string(), otherwise, fix })
     }
 }
 
-/// A number as drivers print them: decimal, or with 0x.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+fn not_understood(place: &str, text: &str) -> String {
+    format!("{place} reads {:?}, which is not understood", super::finding::excerpt(text))
 }
 
-/// The tool that shows and sets what the card's firmware starts with.
-struct Firmware {
-    tool: &'static str,
-    address: String,
-    printed: String,
-}
-
-impl Firmware {
-    /// Asks it. The vendor and the distributions ship it under different names.
-    fn ask(host: &Host<'_>, address: &str) -> Result<Self, String> {
-        let ask = |tool: &'static str| {
-            let printed = host.tools().ask(&format!("{tool} -d {address} q"))?;
-            Ok(Self { tool, address: address.to_owned(), printed })
-        };
-        ask("mlxconfig").or_else(|reason: String| ask("mstconfig").map_err(|_: String| reason))
-    }
-
-    /// The value in a line `NAME  VALUE`, where words are written like `True(1)`.
-    fn value(&self, name: &str) -> Result<String, String> {
-        let mut lines = self.printed.lines().map(|line| line.trim_start_matches('*'));
-        let line = lines.find(|line| line.split_whitespace().next() == Some(name));
-        let value = line.and_then(|line| line.split_whitespace().nth(1));
-        let value = value.ok_or_else(|| format!("{} does not show {name}", self.tool))?;
-        let inside = value.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-        Ok(inside.unwrap_or(value).to_owned())
-    }
-
-    fn setting(&self, name: &str, value: u64) -> String {
-        format!("{} -y -d {} set {name}={value}", self.tool, self.address)
-    }
+/// A number for the configfs of bnxt_re. Some versions take every number for hexadecimal, others
+/// take 0x for that: one digit means the same to all.
+fn digits(value: u64) -> String {
+    if value < 8 { value.to_string() } else { format!("{value:#x}") }
 }
 
 /// The settings of ConnectX through one face.
@@ -174,28 +140,64 @@ fn mlx5_settings(host: &Host<'_>, face: &Face<'_>) -> Vec<Finding> {
     rest.chain(own).collect()
 }
 
-fn mlx5_vendor(host: &Host<'_>, device: &Device) -> Vec<Finding> {
-    let interface = device.interface.as_deref().unwrap_or_default();
-    let folder = format!("/sys/class/net/{interface}/ecn");
-    let priority = host.profile.traffic.priority;
+fn mlx5_vendor(host: &Host<'_>, device: &Device, port: &str) -> Vec<Finding> {
+    let folder = format!("/sys/class/net/{port}/ecn");
     let mut found: Vec<Finding> = [
-        ("reaction", "roce_rp", "a sender that slows down when told to"),
-        ("notification", "roce_np", "a receiver that tells its sender about marks"),
+        ["reaction", "roce_rp", "a sender that slows down when told to"],
+        ["notification", "roce_np", "a receiver that tells its sender about marks"],
     ]
     .into_iter()
-    .map(|(id, role, why)| {
-        let check = new(id, &format!("{role} on priority {priority}"), "on (1)", why);
-        let path = format!("{folder}/{role}/enable/{priority}");
-        match host.root.value(&path).as_deref() {
-            Ok("1") => check.ok("1"),
-            Ok("0") => check.fail("0", vec![Step::write(why, &path, 1)]),
-            Ok(other) => check.unreadable(&path, other),
-            Err(gap) => check.unknown(gap.reason("this driver has no such file")),
-        }
-    })
+    .map(|role| role_of(host, device, &folder, role))
     .collect();
     found.extend(mlx5_settings(host, &Face::Vendor { folder, apply: None }));
     found
+}
+
+/// Whether one end's part is on for the data's priority and, where the card needs that, for all.
+fn role_of(host: &Host<'_>, device: &Device, folder: &str, role: [&str; 3]) -> Finding {
+    let [id, name, why] = role;
+    let (priority, together) = (host.profile.traffic.priority, is_one_for_all(device));
+    let wanted = if together { "on (1), on all eight alike" } else { "on (1)" };
+    let check = new(id, &format!("{name} on priority {priority}"), wanted, why);
+    let path = |priority: u8| format!("{folder}/{name}/enable/{priority}");
+    let is_on = |priority: u8| match host.root.value(&path(priority)).as_deref() {
+        Ok("1") => Ok(true),
+        Ok("0") => Ok(false),
+        Ok(other) => Err(not_understood(&path(priority), other)),
+        Err(gap) => Err(gap.reason("this driver has no such file")),
+    };
+    let needed = if together { 0..8 } else { priority..priority + 1 };
+    let states: Result<Vec<(u8, bool)>, String> =
+        needed.clone().map(|priority| Ok((priority, is_on(priority)?))).collect();
+    let states = match states {
+        Ok(states) => states,
+        Err(reason) => return check.unknown(reason),
+    };
+    let fix = match together {
+        false => Step::write(why, &path(priority), 1),
+        true => {
+            let command = format!("for p in 0 1 2 3 4 5 6 7; do echo 1 > {}; done", path(0));
+            let command = command.replace("/enable/0", "/enable/$p");
+            Step::writes(ALIKE, command, needed.map(|p| (path(p), "1".to_owned())).collect())
+        }
+    };
+    let off: Vec<String> =
+        states.iter().filter(|(_, on)| !on).map(|(priority, _)| priority.to_string()).collect();
+    match states.contains(&(priority, true)) {
+        true if off.is_empty() => check.ok("1"),
+        true => check.warn(format!("1, but off on {}", off.join(", ")), vec![fix]),
+        false => check.fail("0", vec![fix]),
+    }
+}
+
+const ALIKE: &str = "this firmware knows one setting for the whole card: all priorities alike";
+
+/// From 28.45 on the firmware of ConnectX-7, which is 28, applies congestion control to the whole
+/// card and asks that all priorities be set alike.
+fn is_one_for_all(device: &Device) -> bool {
+    let version = device.firmware.as_deref().unwrap_or_default();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    numbers.next() == Some(Some(28)) && numbers.next().flatten().is_some_and(|minor| minor >= 45)
 }
 
 fn mlx5_in_tree(host: &Host<'_>, device: &Device) -> Vec<Finding> {
@@ -205,7 +207,7 @@ fn mlx5_in_tree(host: &Host<'_>, device: &Device) -> Vec<Finding> {
     // The second function of a card is its second port.
     let port = if address.ends_with(".1") { 2 } else { 1 };
     let firmware = Firmware::ask(host, address);
-    let mut found = vec![enabled(host, port, &firmware)];
+    let mut found = vec![enabled(host, device, port, &firmware)];
     let folder = format!("/sys/kernel/debug/mlx5/{address}/cc_params");
     match (host.root.list(&folder), &firmware) {
         (Ok(_), _) => found.extend(mlx5_settings(host, &Face::Debugfs { folder })),
@@ -224,38 +226,49 @@ fn debugfs_reason(gap: &Gap, tool: &str) -> String {
 }
 
 /// The in-tree driver shows nowhere for which priorities it is on; the firmware's tool does.
-fn enabled(host: &Host<'_>, port: u8, firmware: &Result<Firmware, String>) -> Finding {
-    let priority = host.profile.traffic.priority;
+fn enabled(
+    host: &Host<'_>,
+    device: &Device,
+    port: u8,
+    firmware: &Result<Firmware, String>,
+) -> Finding {
+    let (priority, together) = (host.profile.traffic.priority, is_one_for_all(device));
     let name = format!("ROCE_CC_PRIO_MASK_P{port}");
     let why = "both ends need it: the sender slows down, the receiver tells about marks";
     let title = "priorities with congestion control";
-    let check = new("priorities", title, format!("{priority} among them"), why);
+    let wanted =
+        if together { "all eight alike".to_owned() } else { format!("{priority} among them") };
+    let check = new("priorities", title, wanted, why);
     let firmware = match firmware {
         Ok(firmware) => firmware,
         Err(reason) => {
             return check.unknown(format!("the in-tree driver does not show it, and {reason}"));
         }
     };
-    let text = match firmware.value(&name) {
-        Ok(text) => text,
+    let reading = match firmware.read(&name) {
+        Ok(reading) if reading.known() <= ALL_PRIORITIES => reading,
+        Ok(_) => return check.unknown(format!("{name} is no mask of eight priorities")),
         Err(reason) => return check.unknown(reason),
     };
-    let Some(mask) = number(&text).filter(|mask| *mask <= 255) else {
-        return check.unreadable(&name, &text);
+    let has = |mask: u64| mask >> priority & 1 == 1;
+    let good = |mask| if together { mask == ALL_PRIORITIES } else { has(mask) };
+    let (what, mask) = match together {
+        true => (ALIKE, ALL_PRIORITIES),
+        false => ("turns it on for the data's priority", reading.known() | 1 << priority),
     };
-    let seen: Vec<String> =
+    // On for the data, though not for all: it works until the firmware chooses the others' state.
+    let otherwise = if has(reading.known()) { Status::Warn } else { Status::Fail };
+    let fix = firmware.setting(what, &name, mask);
+    reading.judge(check, Judged { good: &good, show: &list_of_bits, otherwise, fix })
+}
+
+/// The mask of all eight.
+const ALL_PRIORITIES: u64 = 255;
+
+fn list_of_bits(mask: u64) -> String {
+    let bits: Vec<String> =
         (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit: u8| bit.to_string()).collect();
-    let seen = if seen.is_empty() { "none".to_owned() } else { seen.join(", ") };
-    let good = mask >> priority & 1 == 1;
-    check.fail_unless(good, seen, || {
-        let command = firmware.setting(&name, mask | 1 << priority);
-        let address = &firmware.address;
-        let reset = format!("mlxfwreset -d {address} reset (the link goes down for seconds)");
-        vec![
-            Step::run("turns it on for the data's priority", &command),
-            Step::by_hand("in force after a reset of the card", reset),
-        ]
-    })
+    if bits.is_empty() { "none".to_owned() } else { bits.join(", ") }
 }
 
 fn bnxt_re(host: &Host<'_>, device: &Device) -> Vec<Finding> {
@@ -279,8 +292,13 @@ fn bnxt_re(host: &Host<'_>, device: &Device) -> Vec<Finding> {
     let line = host.line_mbps();
     let fixed = |value: u8| Some(Wanted::is(u64::from(value), Status::Warn));
     let traffic = host.profile.traffic;
-    let own = [(&BNXT_RE_DSCP, traffic.dscp), (&BNXT_RE_CNP_DSCP, traffic.cnp_dscp)];
-    let own = own.map(|(knob, value)| face.check(host, knob, fixed(value)));
+    let mut own = vec![(&BNXT_RE_DSCP, traffic.dscp), (&BNXT_RE_CNP_DSCP, traffic.cnp_dscp)];
+    // The in-tree driver has no file for these.
+    if matches!(face, Face::Vendor { .. }) {
+        own.push((&BNXT_RE_PRIORITY, traffic.priority));
+        own.push((&BNXT_RE_CNP_PRIORITY, traffic.cnp_priority));
+    }
+    let own = own.into_iter().map(|(knob, value)| face.check(host, knob, fixed(value)));
     let rest = BNXT_RE.iter().map(|knob| face.check(host, knob, host.profile.knob(knob, line)));
     rest.chain(own).collect()
 }
@@ -290,18 +308,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_firmwares_tool_writes_words_and_numbers() {
-        let printed = "Configurations:              Next Boot\n\
-                       \x20        RPG_MIN_RATE_P1             1\n\
-                       *        CLAMP_TGT_RATE_P1           False(0)\n\
-                       \x20        CNP_DSCP_P1\n";
-        let (tool, address) = ("mlxconfig", "0000:3b:00.0".to_owned());
-        let firmware = Firmware { tool, address, printed: printed.to_owned() };
-        assert_eq!(firmware.value("RPG_MIN_RATE_P1").as_deref(), Ok("1"));
-        assert_eq!(firmware.value("CLAMP_TGT_RATE_P1").as_deref(), Ok("0"));
-        for missing in ["RPG_MIN_RATE_P2", "CNP_DSCP_P1"] {
-            assert!(firmware.value(missing).unwrap_err().contains(missing));
+    fn only_connectx_7_from_28_45_on_has_one_setting_for_all() {
+        let of = |version: &str| {
+            let (name, firmware) = ("mlx5_0".to_owned(), Some(version.to_owned()));
+            let (interface, pci_address) = (None, None);
+            is_one_for_all(&Device { name, driver: Driver::Mlx5, interface, pci_address, firmware })
+        };
+        for version in ["28.45.1020", "28.46.1006", "28.100.1"] {
+            assert!(of(version), "{version}");
         }
+        for version in ["28.44.9999", "22.45.1020", "27.46.1", "29.45.1", "28", "", "28.x.45"] {
+            assert!(!of(version), "{version}");
+        }
+    }
+
+    #[test]
+    fn numbers_for_the_configfs_mean_the_same_in_every_base() {
+        assert_eq!([0, 1, 7, 8, 26, 48].map(digits), ["0", "1", "7", "0x8", "0x1a", "0x30"]);
     }
 
     #[test]

@@ -118,9 +118,21 @@ pub enum Act {
     Write(Vec<(String, String)>),
     /// A program with its arguments.
     Run(Vec<String>),
+    /// This file of the system's configuration gets this text; it may have to be made.
+    Keep(String, String),
     /// Left to a person: it takes a restart, an edit, or a decision.
     #[default]
     ByHand,
+}
+
+impl Act {
+    /// The files of the kernel that get values.
+    pub(super) fn writes(&self) -> &[(String, String)] {
+        match self {
+            Self::Write(files) => files,
+            _ => &[],
+        }
+    }
 }
 
 impl Step {
@@ -162,6 +174,9 @@ fn quoted(value: &str) -> String {
         format!("'{}'", value.replace('\'', "'\\''"))
     }
 }
+
+/// What is seen of a setting that this kernel is without: nothing can be wrong with it.
+pub(crate) const NOT_IN_KERNEL: &str = "not in this kernel";
 
 /// A check before it is known how things stand.
 #[derive(Clone, Debug)]

@@ -2,12 +2,20 @@
 
 use std::fmt;
 
-use super::finding::{Finding, Section, Status, clean};
+use super::finding::{Act, Finding, Section, Status, clean};
 use super::{Report, Summary};
 
 /// Widest title that others are aligned to.
 const TITLE_CHARS: usize = 40;
+/// Widest value that others are aligned to.
+const SEEN_CHARS: usize = 24;
 const STATUS_CHARS: usize = 9;
+/// What stands below a line begins where its title does.
+const MARGIN: usize = STATUS_CHARS + 2;
+/// Reasons are broken here; commands are not, so that they can be copied.
+const LINE_CHARS: usize = 110;
+/// A line that would be longer shows below what is wanted.
+const WIDEST: usize = 120;
 
 /// A report for a person to read.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +31,8 @@ impl fmt::Display for Human<'_> {
         writeln!(f, "{}", clean(&self.heading()))?;
         let titles = self.report.findings.iter().map(|finding| finding.title.chars().count());
         let width = titles.max().unwrap_or(0).min(TITLE_CHARS);
+        let head = format!("{:STATUS_CHARS$}{:<width$}", "", "");
+        writeln!(f, "\n  {head}  {:<SEEN_CHARS$}  wanted", "seen")?;
         let mut section: Option<Section> = None;
         for finding in &self.report.findings {
             if section != Some(finding.section) {
@@ -69,20 +79,34 @@ impl Human<'_> {
         let status = self.tint(code, &format!("{:<STATUS_CHARS$}", found.status.word()));
         write!(f, "  {status}{:<width$}  ", clean(&found.title))?;
         let seen = found.seen.as_deref().unwrap_or("?");
-        match found.status {
-            Status::Ok => return writeln!(f, "{seen}"),
-            Status::Unknown => writeln!(f, "{}", found.reason.as_deref().unwrap_or_default())?,
-            Status::Warn | Status::Fail => writeln!(f, "{seen}; wanted {}", clean(&found.wanted))?,
+        let (before, wanted) = (MARGIN + width + 2, clean(&found.wanted));
+        if before + seen.chars().count().max(SEEN_CHARS) + 2 + wanted.chars().count() > WIDEST {
+            writeln!(f, "{seen}")?;
+            self.below(f, "wanted", &wanted)?;
+        } else {
+            writeln!(f, "{seen:<SEEN_CHARS$}  {wanted}")?;
         }
-        if found.status != Status::Unknown {
-            self.below(f, "why", &found.why)?;
+        match (found.status, &found.reason) {
+            (Status::Ok, _) => return Ok(()),
+            (Status::Unknown, Some(reason)) => self.below(f, "not known", reason)?,
+            _ => self.below(f, "why", &found.why)?,
         }
-        found.fix.iter().try_for_each(|step| self.below(f, "fix", &step.command))
+        found.fix.iter().try_for_each(|step| match step.act {
+            Act::ByHand => self.below(f, "fix", &step.command),
+            _ => self.beside(f, "fix", &clean(&step.command)),
+        })
     }
 
+    /// A text, in as many lines as it takes.
     fn below(&self, f: &mut fmt::Formatter<'_>, what: &str, text: &str) -> fmt::Result {
-        let margin = STATUS_CHARS + 2;
-        writeln!(f, "{:margin$}{} {}", "", self.tint("\x1b[2m", &format!("{what}:")), clean(text))
+        let margin = MARGIN + what.len() + 2;
+        let mut lines = broken(&clean(text), LINE_CHARS - margin).into_iter();
+        self.beside(f, what, &lines.next().unwrap_or_default())?;
+        lines.try_for_each(|line| writeln!(f, "{:margin$}{line}", ""))
+    }
+
+    fn beside(&self, f: &mut fmt::Formatter<'_>, what: &str, line: &str) -> fmt::Result {
+        writeln!(f, "{:MARGIN$}{} {line}", "", self.tint("\x1b[2m", &format!("{what}:")))
     }
 
     fn closing(&self) -> String {
@@ -113,6 +137,37 @@ impl Human<'_> {
     }
 }
 
+/// A text in lines of so many characters; a longer word has a line of its own.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().filter(|line| {
+            line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width
+        });
+        match last {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn plural(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::broken;
+
+    #[test]
+    fn a_text_is_broken_between_words_alone() {
+        assert_eq!(broken("one two three", 8), ["one two", "three"]);
+        assert_eq!(broken("unbreakable word", 4), ["unbreakable", "word"]);
+        assert_eq!(broken("", 8), [""]);
+    }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::cpus::Cpus;
-use super::finding::{Check, Finding, Section, Step};
+use super::finding::{Check, Finding, NOT_IN_KERNEL, Section, Step};
 use super::host::{Device, Host, cpus_in};
+use super::root::folder_of;
 
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let settings = SETTINGS.iter().map(|setting| setting.check(host, Section::Kernel));
-    settings.chain([work_queues(host), balancer(host)]).chain(interrupts(host)).collect()
+    let own = [work_queues(host), balancer(host), new_interrupts(host)];
+    settings.chain(own).chain(interrupts(host)).collect()
 }
 
 /// What is wanted of a kernel setting.
@@ -73,7 +75,10 @@ impl Setting {
         let path = format!("/proc/sys/{}", self.key.replace('.', "/"));
         let text = match host.root.value(&path) {
             Ok(text) => text,
-            Err(gap) => return check.unknown(gap.reason("this kernel has no such setting")),
+            Err(gap) if host.root.lacks(&gap, folder_of(&path)) => {
+                return check.ok(NOT_IN_KERNEL);
+            }
+            Err(gap) => return check.unknown(gap.reason("no settings of a kernel are shown")),
         };
         let Ok(seen) = text.parse::<i64>() else { return check.unreadable(&path, &text) };
         check.warn_unless(good(seen, set), seen, || {
@@ -86,10 +91,33 @@ impl Setting {
 
 fn work_queues(host: &Host<'_>) -> Finding {
     let why = "deferred work of the kernel runs where it likes";
-    let wanted = "no hot CPU";
-    let check =
-        Check::new(Section::Kernel, "kernel.workqueues", "kernel work queues on", wanted, why);
-    let path = "/sys/devices/virtual/workqueue/cpumask";
+    let check = Check::new(
+        Section::Kernel,
+        "kernel.workqueues",
+        "kernel work queues on",
+        "no hot CPU",
+        why,
+    );
+    let what = "keeps deferred work off the hot CPUs";
+    masked(host, check, "/sys/devices/virtual/workqueue/cpumask", what)
+}
+
+/// Where interrupts go that nobody has placed yet, as those of a driver that is loaded later.
+fn new_interrupts(host: &Host<'_>) -> Finding {
+    let why = "a driver that is loaded later interrupts the CPUs in this mask";
+    let check = Check::new(
+        Section::Kernel,
+        "kernel.irq_default",
+        "interrupts that nobody has placed on",
+        "no hot CPU",
+        why,
+    );
+    let what = "keeps interrupts to come off the hot CPUs";
+    masked(host, check, "/proc/irq/default_smp_affinity", what)
+}
+
+/// A mask of CPUs that must not have a hot one.
+fn masked(host: &Host<'_>, check: Check, path: &str, what: &str) -> Finding {
     let text = match host.root.value(path) {
         Ok(text) => text,
         Err(gap) => return check.unknown(gap.reason("this kernel does not tell")),
@@ -107,7 +135,7 @@ fn work_queues(host: &Host<'_>) -> Finding {
             let text = "leave at least one CPU to the kernel: name fewer with --cpus";
             return vec![Step::by_hand("every CPU is hot", text)];
         }
-        vec![Step::write("keeps deferred work off the hot CPUs", path, rest.to_mask())]
+        vec![Step::write(what, path, rest.to_mask())]
     })
 }
 
@@ -129,7 +157,7 @@ fn state(names: &BTreeSet<String>) -> &'static str {
 
 /// Interrupts of the RDMA device.
 fn interrupts(host: &Host<'_>) -> Option<Finding> {
-    let device = host.device.as_ref().filter(|device| device.pci_address.is_some())?;
+    let device = host.device.as_ref().filter(|device| device.is_card())?;
     Some(interrupts_of(host, device))
 }
 

@@ -244,3 +244,22 @@ pub(crate) const BNXT_RE_CNP_DSCP: Knob = knob(
     "",
     "notifications need a queue that is served before the data",
 );
+
+/// Priority of the data on bnxt_re, in the vendor's configfs alone; its value is the profile's.
+pub(crate) const BNXT_RE_PRIORITY: Knob = knob(
+    "roce_prio",
+    ["roce_prio", "", ""],
+    (0, Bound::Number(7)),
+    "",
+    "the card's queue of the data must be the one that the switch knows",
+);
+
+/// Priority of notifications on bnxt_re, in the vendor's configfs alone. Made at the factory for 7,
+/// where ConnectX has 6: both ends need one that the switch serves first.
+pub(crate) const BNXT_RE_CNP_PRIORITY: Knob = knob(
+    "cnp_prio",
+    ["cnp_prio", "", ""],
+    (0, Bound::Number(7)),
+    "",
+    "notifications must not queue behind the data that they are about",
+);

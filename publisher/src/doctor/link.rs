@@ -8,7 +8,7 @@ pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let mut found = vec![state(host, interface), mtu(host, interface)];
     // Software has no pause frames.
     if host.driver() != Some(&Driver::Rxe) {
-        found.push(global_pause(host, interface));
+        found.extend(host.on_each_port(|port| vec![global_pause(host, port)]));
     }
     found
 }
@@ -35,8 +35,18 @@ fn state(host: &Host<'_>, interface: &str) -> Finding {
     }
 }
 
+const RDMA_MTU: u64 = 4096;
+/// What the kernel takes off an interface's MTU for headers.
+const HEADERS: u64 = 96;
+/// What Soft-RoCE takes off.
+const RXE_HEADERS: u64 = 80;
+
 fn mtu(host: &Host<'_>, interface: &str) -> Finding {
-    let wanted = host.profile.mtu();
+    let mut wanted = host.profile.mtu();
+    // A profile that asks for more than a packet of 4096 bytes means it.
+    if host.driver() == Some(&Driver::Rxe) && wanted.from == RDMA_MTU + HEADERS {
+        wanted.from = RDMA_MTU + RXE_HEADERS;
+    }
     let why = "the RDMA MTU of 4096 needs it, else a 4 KB snapshot is cut into packets of 1024";
     let check = new("mtu", "MTU", &wanted, why);
     let path = format!("/sys/class/net/{interface}/mtu");

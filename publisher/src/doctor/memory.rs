@@ -1,6 +1,6 @@
 //! Memory: what may be locked, what is swapped, what the kernel rearranges.
 
-use super::finding::{Check, Finding, Section, Step};
+use super::finding::{Check, Finding, NOT_IN_KERNEL, Section, Step};
 use super::host::Host;
 use super::kernel::{Setting, Want};
 
@@ -25,7 +25,7 @@ const PAGES: &str = "/sys/kernel/mm";
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let settings = SETTINGS.iter().map(|setting| setting.check(host, Section::Memory));
     let own = [locked(host), swap(host), huge_pages(host), defragmentation(host), merging(host)];
-    own.into_iter().chain(settings).collect()
+    own.into_iter().chain(group(host)).chain(settings).collect()
 }
 
 fn new(id: &str, title: &str, wanted: impl std::fmt::Display, why: &str) -> Check {
@@ -62,6 +62,32 @@ fn locked(host: &Host<'_>) -> Finding {
     })
 }
 
+/// What the group of the running publisher may use; without one there is no group to look at.
+fn group(host: &Host<'_>) -> Option<Finding> {
+    let list = host.root.read(&format!("/proc/{}/cgroup", publisher(host)?)).ok()?;
+    let group = list.lines().find_map(|line| line.strip_prefix("0::/"))?.trim_end_matches('/');
+    let why = "rings and pool count, and a group at its limit waits for its pages or is ended";
+    let check = new("cgroup", "limit of the publisher's group", "none, or 128 MiB", why);
+    let home = ["/sys/fs/cgroup", group].join(if group.is_empty() { "" } else { "/" });
+    let path = format!("{home}/memory.max");
+    let text = match host.root.value(&path) {
+        Ok(text) => text,
+        // The root of all groups has no limit.
+        Err(gap) if group.is_empty() && host.root.lacks(&gap, &home) => {
+            return Some(check.ok("none"));
+        }
+        Err(gap) => return Some(check.unknown(gap.reason("the group's limit is not shown"))),
+    };
+    if text == "max" {
+        return Some(check.ok("none"));
+    }
+    let Ok(bytes) = text.parse::<u64>() else { return Some(check.unreadable(&path, &text)) };
+    Some(check.fail_unless(bytes >= LOCKED_BYTES, format!("{} KiB", bytes / 1024), || {
+        let text = "set MemoryMax=infinity in the publisher's unit, then restart it";
+        vec![Step::by_hand("lets the publisher have its rings", text)]
+    }))
+}
+
 /// The process of a publisher that runs; this one, which only looks, is not meant.
 fn publisher(host: &Host<'_>) -> Option<String> {
     let processes = host.root.list("/proc").ok()?;
@@ -78,8 +104,8 @@ fn swap(host: &Host<'_>) -> Finding {
     let check = new("swap", "swap", "off", why);
     let text = match host.root.read("/proc/swaps") {
         Ok(text) => text,
-        Err(gap) if gap.is_absent() => return check.ok("not in this kernel"),
-        Err(gap) => return check.unknown(gap.reason("")),
+        Err(gap) if host.root.lacks(&gap, "/proc") => return check.ok(NOT_IN_KERNEL),
+        Err(gap) => return check.unknown(gap.reason("no swap is shown")),
     };
     if !text.starts_with("Filename") {
         return check.unreadable("/proc/swaps", &text);
@@ -106,7 +132,8 @@ fn chosen(text: &str) -> Option<&str> {
 fn choice(host: &Host<'_>, check: Check, path: &str, good: &[&str], what: &str) -> Finding {
     let text = match host.root.value(path) {
         Ok(text) => text,
-        Err(gap) => return check.unknown(gap.reason("this kernel is without it")),
+        Err(gap) if host.root.lacks(&gap, PAGES) => return check.ok(NOT_IN_KERNEL),
+        Err(gap) => return check.unknown(gap.reason("nothing of its memory is shown")),
     };
     let Some(word) = chosen(&text) else { return check.unreadable(path, &text) };
     check.warn_unless(good.contains(&word), word, || vec![Step::write(what, path, good[0])])
@@ -133,8 +160,8 @@ fn merging(host: &Host<'_>) -> Finding {
     let check = new("ksm", "merging of equal pages", "off (0 or 2)", why);
     let path = format!("{PAGES}/ksm/run");
     match host.root.value(&path) {
-        Err(gap) if gap.is_absent() => check.ok("not in this kernel"),
-        Err(gap) => check.unknown(gap.reason("")),
+        Err(gap) if host.root.lacks(&gap, PAGES) => check.ok(NOT_IN_KERNEL),
+        Err(gap) => check.unknown(gap.reason("nothing of its memory is shown")),
         Ok(text) => match text.parse::<u8>() {
             Err(_) => check.unreadable(&path, &text),
             Ok(seen) => check.warn_unless(seen != 1, seen, || {

@@ -2,7 +2,8 @@
 //!
 //! Everything is read from files below a root, and from programs that change nothing; so a tree
 //! that was recorded elsewhere is judged like this machine. What cannot be read is *unknown*, with
-//! the reason: never "off".
+//! the reason: never "off". A setting that this kernel is without is ok, as nothing can be wrong with
+//! it; but only where the folder that would have its file is there.
 
 mod apply;
 mod clock;
@@ -11,10 +12,12 @@ mod cpu;
 mod cpus;
 mod dcqcn;
 mod finding;
+mod firmware;
 mod host;
 mod human;
 mod kernel;
 mod knobs;
+mod lasting;
 mod link;
 mod memory;
 mod pcie;
@@ -28,11 +31,12 @@ mod tools;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-pub use apply::{Outcome, Performed, perform};
+pub use apply::{Outcome, Progress, perform};
 pub use cpus::Cpus;
 pub use finding::{Act, Finding, Section, Status, Step};
 pub use host::{Device, Driver, Wishes};
 pub use human::Human;
+pub use lasting::Keep;
 pub use profile::{BUILT_IN, Profile};
 pub use root::Root;
 pub use script::Script;
@@ -61,6 +65,9 @@ pub struct Report {
     pub summary: Summary,
     /// In the order of [`Section`].
     pub findings: Vec<Finding>,
+    /// Files that make the remedies last.
+    #[serde(skip)]
+    pub lasting: Vec<Keep>,
 }
 
 /// How many findings there are of each status.
@@ -107,7 +114,7 @@ pub fn examine(root: &Root, profile: &Profile, wishes: &Wishes) -> Result<Report
         counters::check,
     ];
     let findings: Vec<Finding> = areas.iter().flat_map(|check| check(&host)).collect();
-    Ok(Report {
+    let mut report = Report {
         schema: SCHEMA.to_owned(),
         sysroot: root.path().display().to_string(),
         profile: profile.name.clone(),
@@ -116,7 +123,11 @@ pub fn examine(root: &Root, profile: &Profile, wishes: &Wishes) -> Result<Report
         device: host.device,
         interface: host.interface,
         findings,
-    })
+        lasting: Vec::new(),
+    };
+    let steps: Vec<&Step> = report.steps().into_iter().map(|(_, step)| step).collect();
+    report.lasting = lasting::files(root, &steps);
+    Ok(report)
 }
 
 impl Report {

@@ -1,16 +1,18 @@
 //! The adapter's slot: how fast it is, and which memory it is near.
 
-use super::finding::{Check, Finding, Section, Step};
+use super::finding::{Check, Finding, NOT_IN_KERNEL, Section, Step};
 use super::host::{Device, Host, cpus_in};
+use super::root::Gap;
 
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
-    let Some(device) = host.device.as_ref().filter(|device| device.pci_address.is_some()) else {
+    let Some(device) = host.device.as_ref().filter(|device| device.is_card()) else {
         return Vec::new();
     };
     vec![
         speed(host, device),
         width(host, device),
         power_saving(host),
+        sleeps(host, device),
         translation(host, device),
         node(host, device),
         errors(host, device),
@@ -76,8 +78,8 @@ fn power_saving(host: &Host<'_>) -> Finding {
     let path = "/sys/module/pcie_aspm/parameters/policy";
     let text = match host.root.value(path) {
         Ok(text) => text,
-        Err(gap) if gap.is_absent() => return check.ok("not in this kernel"),
-        Err(gap) => return check.unknown(gap.reason("")),
+        Err(gap) if host.root.lacks(&gap, "/sys/module") => return check.ok(NOT_IN_KERNEL),
+        Err(gap) => return check.unknown(gap.reason("nothing of its modules is shown")),
     };
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let word = inside.map_or(text.as_str(), |(word, _)| word);
@@ -87,6 +89,24 @@ fn power_saving(host: &Host<'_>) -> Finding {
     check.warn_unless(word == "performance", word, || {
         vec![Step::write("keeps links awake", path, "performance")]
     })
+}
+
+/// The card's own link, whatever the policy for all of them is.
+fn sleeps(host: &Host<'_>, device: &Device) -> Finding {
+    let why = "a link that has gone to sleep takes microseconds to wake";
+    let check = new("l1_aspm", "sleep (L1) of the card's link", "off (0)", why);
+    let path = device.file("device/link/l1_aspm");
+    let lacks = |gap: &Gap, at: &str| host.root.lacks(gap, &device.file(at));
+    match host.root.value(&path).as_deref() {
+        Ok("0") => check.ok("0"),
+        Ok("1") => check.warn("1", vec![Step::write("keeps the card's link awake", &path, 0)]),
+        Ok(other) => check.unreadable(&path, other),
+        // There only where the kernel can let this link sleep.
+        Err(gap) if ["device", "device/link"].iter().any(|at| lacks(gap, at)) => {
+            check.ok(NOT_IN_KERNEL)
+        }
+        Err(gap) => check.unknown(gap.reason("the slot does not tell")),
+    }
 }
 
 fn translation(host: &Host<'_>, device: &Device) -> Finding {
@@ -102,8 +122,14 @@ fn translation(host: &Host<'_>, device: &Device) -> Finding {
             )],
         ),
         Ok(other) => check.unreadable("the type of its IOMMU group", other),
-        Err(gap) if gap.is_absent() => check.ok("off"),
-        Err(gap) => check.unknown(gap.reason("")),
+        // A device without a group has no link to one, not even one that leads nowhere.
+        Err(gap) => match host.root.list(&device.file("device")) {
+            Ok(names) if gap.is_absent() && !names.iter().any(|name| name == "iommu_group") => {
+                check.ok("off")
+            }
+            Ok(_) => check.unknown(gap.reason("the device has an IOMMU group of no known type")),
+            Err(gap) => check.unknown(gap.reason("the slot does not tell")),
+        },
     }
 }
 
@@ -126,10 +152,12 @@ fn node(host: &Host<'_>, device: &Device) -> Finding {
         false => format!("CPUs {far} are on another node"),
     };
     check.warn_unless(far.is_empty(), seen, || {
-        let text = format!(
-            "set sender.cpu to one of {local} and start the publisher with NUMAMask={} in its unit",
-            super::finding::excerpt(&number)
+        // Without the policy systemd takes no notice of the mask. A slot may be near no node: -1.
+        let unit = number.parse::<u16>().map_or_else(
+            |_| String::new(),
+            |node| format!("; in its unit NUMAPolicy=bind and NUMAMask={node} (drop-in numa.conf)"),
         );
+        let text = format!("set sender.cpu of the publisher to one of {local}{unit}");
         vec![Step::by_hand("puts sender and NIC on one node", text)]
     })
 }

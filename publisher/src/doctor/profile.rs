@@ -16,8 +16,8 @@ pub const BUILT_IN: [(&str, &str); 3] = [
     ("pfc", include_str!("../../../configs/dcqcn/pfc.toml")),
 ];
 
-/// A profile may extend one that extends one; more is a circle.
-const EXTENDS_MAX: usize = 4;
+/// A profile may extend one that extends one, and so on; more is a circle.
+const EXTENDS_MAX: usize = 8;
 
 /// The state that is wanted.
 #[derive(Clone, Debug, Deserialize)]
@@ -103,7 +103,7 @@ pub(crate) struct Wish {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write a whole number from 0 on, or \"budget\"")]
 enum Amount {
     Number(u64),
     Named(String),
@@ -195,14 +195,17 @@ impl Profile {
     /// # Errors
     /// When there is none, or what it wishes cannot be.
     pub fn find(name_or_file: &str) -> Result<Self> {
-        Self::from_table(gather(name_or_file, EXTENDS_MAX)?)
+        Self::from_table(gather(name_or_file, Path::new(""), EXTENDS_MAX)?)
             .with_context(|| format!("the profile {name_or_file}"))
     }
 
     fn from_table(table: toml::Table) -> Result<Self> {
         let profile: Self = serde_path_to_error::deserialize(table).map_err(|error| {
-            let path = error.path().to_string();
-            anyhow!("{path}: {}", error.into_inner().to_string().trim())
+            let place = error.path().to_string();
+            let said = error.into_inner().to_string();
+            // The lines that follow repeat the place.
+            let first = said.trim().lines().next().unwrap_or_default();
+            anyhow!("{}", sentence(&place, first))
         })?;
         profile.check()?;
         Ok(profile)
@@ -219,6 +222,14 @@ impl Profile {
         ];
         if let Some((name, value, top)) = ranges.into_iter().find(|(_, value, top)| value > top) {
             bail!("traffic.{name} = {value}: it goes from 0 to {top}");
+        }
+        // Notifications that queue behind the data come when it is too late.
+        for (name, value, data) in
+            [("cnp_dscp", cnp_dscp, dscp), ("cnp_priority", cnp_priority, priority)]
+        {
+            if value == data {
+                bail!("traffic.{name} = {value}: it is the data's; notifications need another");
+            }
         }
         if !matches!(ecn, 1 | 2) {
             bail!("traffic.ecn = {ecn}: it is 1 or 2, else no switch marks a packet");
@@ -260,6 +271,22 @@ impl Profile {
     }
 }
 
+/// What is wrong with a file, in words for whoever wrote it. The place of the whole file is a dot.
+fn sentence(place: &str, said: &str) -> String {
+    let place = if place == "." { "" } else { place };
+    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    match (missing, place) {
+        (Some(name), "") => {
+            format!("{name} is missing; say it, or start with extends = \"default\"")
+        }
+        (Some(name), _) => {
+            format!("{place}.{name} is missing; say it, or start with extends = \"default\"")
+        }
+        (None, "") => said.to_owned(),
+        (None, _) => format!("{place}: {said}"),
+    }
+}
+
 /// Every knob has a wish, every wish a knob, and each is within the hardware's range.
 fn check_knobs(
     table: &str,
@@ -287,18 +314,21 @@ fn check_knobs(
     }
 }
 
-/// The text of a profile with everything that it extends.
-fn gather(name_or_file: &str, depth: usize) -> Result<toml::Table> {
+/// The text of a profile with everything that it extends. A file that one extends is looked for
+/// beside it, wherever the program was started.
+fn gather(name_or_file: &str, beside: &Path, depth: usize) -> Result<toml::Table> {
     if depth == 0 {
-        bail!("{name_or_file} extends itself");
+        bail!("{name_or_file} extends itself, or one of more than {EXTENDS_MAX} in a row");
     }
-    let text = text_of(name_or_file)?;
+    let file = beside.join(name_or_file);
+    let text = text_of(name_or_file, &file)?;
     let parsed: Result<toml::Table, toml::de::Error> = text.parse();
     let mut table = parsed
         .map_err(|error| anyhow!("the profile {name_or_file} is not TOML: {}", error.message()))?;
     let Some(base) = table.remove("extends") else { return Ok(table) };
     let base = base.as_str().context("extends: write the name of a profile")?.to_owned();
-    let mut whole = gather(&base, depth - 1)?;
+    let folder = file.parent().unwrap_or(beside);
+    let mut whole = gather(&base, folder, depth - 1)?;
     merge(&mut whole, table);
     Ok(whole)
 }
@@ -306,17 +336,17 @@ fn gather(name_or_file: &str, depth: usize) -> Result<toml::Table> {
 /// Longest file that is read as a profile.
 const PROFILE_BYTES: u64 = 1024 * 1024;
 
-fn text_of(name_or_file: &str) -> Result<String> {
+fn text_of(name_or_file: &str, file: &Path) -> Result<String> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_file) {
         return Ok((*text).to_owned());
     }
     let names = "default, lossy and pfc are built in; else give a file";
-    let found = std::fs::metadata(Path::new(name_or_file));
+    let found = std::fs::metadata(file);
     let found = found.with_context(|| format!("no profile {name_or_file:?}: {names}"))?;
     if !found.is_file() || found.len() > PROFILE_BYTES {
         bail!("{name_or_file} is no file of at most 1 MiB: {names}");
     }
-    std::fs::read_to_string(name_or_file).with_context(|| format!("cannot read {name_or_file}"))
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {name_or_file}"))
 }
 
 /// Tables are joined; a wish or a value takes the place of the one before.
@@ -342,7 +372,7 @@ mod tests {
     use super::*;
 
     fn own(text: &str) -> Result<Profile> {
-        let mut table = gather("default", EXTENDS_MAX).unwrap();
+        let mut table = gather("default", Path::new(""), EXTENDS_MAX).unwrap();
         merge(&mut table, text.parse().unwrap());
         Profile::from_table(table)
     }
@@ -394,6 +424,10 @@ mod tests {
             ("traffic = { dscp = 64 }", ["traffic.dscp", "0 to 63"]),
             ("traffic = { ecn = 0 }", ["traffic.ecn", "1 or 2"]),
             ("traffic = { colour = 1 }", ["traffic", "colour"]),
+            ("mlx5 = { rpg_gd = { is = -1 } }", ["mlx5.rpg_gd", "whole number from 0 on"]),
+            ("mlx5 = { rpg_gd = { is = 1.5 } }", ["mlx5.rpg_gd.is", "or \"budget\""]),
+            ("traffic = { cnp_dscp = 26 }", ["traffic.cnp_dscp = 26", "the data's"]),
+            ("traffic = { cnp_priority = 3 }", ["traffic.cnp_priority = 3", "need another"]),
             ("pfc = { lossless = \"two\" }", ["pfc.lossless", "two"]),
             ("budget = { wire_bytes = 1, delay_us = 0 }", ["budget.delay_us", "no time"]),
             ("link = { mtu = { is = 64 } }", ["link.mtu", "1280"]),
@@ -401,6 +435,35 @@ mod tests {
             let said = refusal(text);
             assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn what_a_file_lacks_is_told_in_a_sentence() {
+        let of = |text: &str| Profile::from_table(text.parse().unwrap()).unwrap_err().to_string();
+        let said = of("name = \"own\"");
+        assert_eq!(said, "about is missing; say it, or start with extends = \"default\"");
+        let said = of("name = \"own\"\nabout = \"\"\ntraffic = { ecn = 2 }");
+        assert_eq!(said, "traffic.dscp is missing; say it, or start with extends = \"default\"");
+    }
+
+    #[test]
+    fn a_profile_extends_the_file_beside_it_and_a_circle_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        file("site/base.toml", "extends = \"../all.toml\"\nbudget = { delay_us = 10 }\n");
+        file("all.toml", "extends = \"lossy\"\nabout = \"everywhere\"\n");
+        let own = file("site/own.toml", "extends = \"base.toml\"\nname = \"own\"\n");
+        let profile = Profile::find(&own).unwrap();
+        assert_eq!((profile.name.as_str(), profile.about.as_str()), ("own", "everywhere"));
+        assert_eq!((profile.budget_rate_mbps(), profile.pfc.lossless), (3400, Lossless::None));
+        let round = file("site/round.toml", "extends = \"round.toml\"\n");
+        let said = format!("{:#}", Profile::find(&round).unwrap_err());
+        assert!(said.contains("extends itself"), "{said}");
     }
 
     #[test]

@@ -8,9 +8,10 @@ const PRIORITIES: u8 = 8;
 
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let hardware = host.device.as_ref().is_some_and(|device| device.driver != Driver::Rxe);
-    let Some(interface) = host.interface.as_deref().filter(|_| hardware) else {
-        return Vec::new();
-    };
+    if hardware { host.on_each_port(|port| on_port(host, port)) } else { Vec::new() }
+}
+
+fn on_port(host: &Host<'_>, interface: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     if host.driver() == Some(&Driver::Mlx5Vendor) {
         found.push(trust(host, interface));
@@ -66,9 +67,10 @@ fn mapping(host: &Host<'_>, interface: &str) -> Finding {
         Err(reason) => return check.unknown(reason),
     };
     let found = pairs(&text, "dscp-prio").unwrap_or_default();
+    // With two entries for one DSCP nobody knows which of them counts.
     let wrong = wished.iter().any(|(dscp, priority)| {
-        let mut entries = found.iter().filter(|(found, _)| found == dscp);
-        !entries.any(|(_, value)| value.parse() == Ok(*priority))
+        let mut entries = found.iter().filter(|(found, _)| found == dscp).peekable();
+        entries.peek().is_none() || entries.any(|(_, value)| value.parse() != Ok(*priority))
     });
     let shown: Vec<String> = found
         .iter()

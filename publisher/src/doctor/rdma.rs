@@ -11,10 +11,12 @@ const GIDS_MAX: usize = 1024;
 pub(super) fn check(host: &Host<'_>) -> Vec<Finding> {
     let mut found = vec![present(host)];
     if let Some(device) = &host.device {
-        found.extend([state(host, device), layer(host, device), address(host, device)]);
+        found.extend([state(host, device), cable(host, device), layer(host, device)]);
+        found.push(address(host, device));
         found.push(marking(host));
         found.extend(overriding(host, device));
         found.extend(connections(host, device));
+        found.extend(mode(host, device));
     }
     found
 }
@@ -27,8 +29,16 @@ fn present(host: &Host<'_>) -> Finding {
     let why = "without one, subscribers attach on this host alone, through shared memory";
     let check = new("device", "RDMA device", "a NIC, or fabric.kind = \"shm\"", why);
     match (&host.device, &host.device_gap) {
-        (_, Some(gap)) => check.unknown(gap.reason("")),
-        (None, None) => check.ok("none: fabric \"shm\" only"),
+        (_, Some(gap)) => check.unknown(gap.reason("no classes of devices are shown")),
+        (None, None) if host.others.is_empty() => check.ok("none: fabric \"shm\" only"),
+        (None, None) => {
+            let interface = host.interface.as_deref().unwrap_or("that interface");
+            let others = host.others.join(", ");
+            check.warn(
+                format!("none on {interface}; there are: {others}"),
+                vec![Step::by_hand("looks at one of them", "name it with --device NAME")],
+            )
+        }
         (Some(device), None) => match &device.driver {
             Driver::Rxe => check.warn(
                 format!("{}, software: fine for tests only", device.name),
@@ -64,6 +74,24 @@ fn state(host: &Host<'_>, device: &Device) -> Finding {
                     },
                 )
             }
+            _ => check.unreadable(&path, &text),
+        },
+    }
+}
+
+/// What the port makes of its cable.
+fn cable(host: &Host<'_>, device: &Device) -> Finding {
+    let why = "without a link at the other end the port cannot become active";
+    let check = new("phys_state", "link of the port", "LinkUp", why);
+    let path = device.file("ports/1/phys_state");
+    match host.root.value(&path) {
+        Err(gap) => check.unknown(gap.reason("the device has no first port")),
+        Ok(text) => match text.split_once(": ") {
+            Some((_, "LinkUp")) => check.ok("LinkUp"),
+            Some((_, word)) if super::root::is_plain(word) => check.fail(
+                word,
+                vec![Step::by_hand("no link", "look at cable, module and the switch's port")],
+            ),
             _ => check.unreadable(&path, &text),
         },
     }
@@ -225,5 +253,22 @@ fn connections(host: &Host<'_>, device: &Device) -> Option<Finding> {
         Ok(seen) => check.warn_unless(seen == class, seen, || {
             vec![Step::write("marks what rdma_cm connects", &path, class)]
         }),
+    })
+}
+
+/// The type of address that connections made by rdma_cm get.
+fn mode(host: &Host<'_>, device: &Device) -> Option<Finding> {
+    let path = format!("/sys/kernel/config/rdma_cm/{}/ports/1/default_roce_mode", device.name);
+    // There only for as long as somebody has made the folder.
+    let text = host.root.value(&path).ok()?;
+    let why = "perftest -R and storage on the same port use it";
+    let check = new("default_mode", "RoCE version of rdma_cm", "RoCE v2", why);
+    Some(match text.as_str() {
+        "RoCE v2" => check.ok(text),
+        "IB/RoCE v1" => check.warn(
+            text,
+            vec![Step::write("connects over RoCE v2, which has a DSCP", &path, "RoCE v2")],
+        ),
+        _ => check.unreadable(&path, &text),
     })
 }

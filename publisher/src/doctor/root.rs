@@ -57,10 +57,13 @@ impl Root {
     /// Opens a root.
     ///
     /// # Errors
-    /// When it is no folder that can be entered.
+    /// When it is no folder that can be entered, or one without anything of a kernel.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         std::fs::read_dir(&path)?;
+        if ["sys", "proc"].iter().all(|folder| !path.join(folder).is_dir()) {
+            return Err(io::Error::other("it has neither sys/ nor proc/"));
+        }
         Ok(Self { path })
     }
 
@@ -124,6 +127,15 @@ impl Root {
         self.locate(path).is_ok()
     }
 
+    /// Whether the kernel is without what was looked for: this folder is there, and has nothing on
+    /// the way to the file that is absent.
+    pub(crate) fn lacks(&self, gap: &Gap, folder: &str) -> bool {
+        let Gap::Absent(path) = gap else { return false };
+        let way = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+        let Some(entry) = way.and_then(|way| way.split('/').next()) else { return false };
+        self.list(folder).is_ok_and(|names| names.iter().all(|name| name != entry))
+    }
+
     /// Writes a value into a file that is there.
     pub(crate) fn write(&self, path: &str, value: &str) -> io::Result<()> {
         let place = self.locate(path)?;
@@ -137,6 +149,22 @@ impl Root {
         // One call: files of the kernel take a value whole.
         file.write_all(format!("{value}\n").as_bytes())
     }
+
+    /// Makes a file, or writes one anew, in a folder that is there.
+    pub(crate) fn make(&self, path: &str, text: &str) -> io::Result<()> {
+        let name = path.trim_start_matches(folder_of(path)).trim_start_matches('/');
+        let place = self.locate(folder_of(path))?.join(name);
+        // A link in its place is not followed: it may lead anywhere.
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(flags);
+        options.open(place)?.write_all(text.as_bytes())
+    }
+}
+
+/// The folder of a file.
+pub(crate) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("/", |(folder, _)| folder)
 }
 
 /// Whether a name can stand in a path and in a shell's command without quotes.

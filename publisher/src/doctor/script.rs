@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Report;
 use super::finding::{Act, Finding, Section, clean};
+use super::{Report, lasting};
 
 /// The remedies of a report, as a script for `sh`.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl fmt::Display for Script<'_> {
         if commands.is_empty() && by_hand.is_empty() {
             return writeln!(f, "# Nothing to do.");
         }
-        writeln!(f, "# Read it, then run it as root. Files of the kernel forget at a restart.")?;
+        writeln!(f, "# Read it, then run it as root.")?;
         let mut section: Option<Section> = None;
         for (finding, step) in &commands {
             if section != Some(finding.section) {
@@ -31,6 +31,8 @@ impl fmt::Display for Script<'_> {
             writeln!(f, "#   {}", clean(&state(finding)))?;
             writeln!(f, "{}", clean(&step.command))?;
         }
+        let lost = commands.iter().any(|(_, step)| lasting::is_lost(step));
+        to_last(f, report, lost)?;
         if !by_hand.is_empty() {
             writeln!(f, "\n# --- Left to you")?;
         }
@@ -40,6 +42,33 @@ impl fmt::Display for Script<'_> {
         }
         Ok(())
     }
+}
+
+/// What no file of the system's configuration can set.
+const OF_CARD: [&str; 3] = [
+    "Card, interface and interrupts are there only once the driver is: let a unit",
+    "(Type=oneshot, After=network-online.target) run the same command with --fix --apply at each",
+    "start. It does again what is not as wanted, and nothing else.",
+];
+
+/// How it is as well after a restart.
+fn to_last(f: &mut fmt::Formatter<'_>, report: &Report, lost: bool) -> fmt::Result {
+    if report.lasting.is_empty() && !lost {
+        return Ok(());
+    }
+    writeln!(f, "\n# --- To make it last: files of the kernel forget at a restart")?;
+    for keep in &report.lasting {
+        writeln!(f, "# {}", keep.what)?;
+        writeln!(f, "cat > {} <<'END'", keep.path)?;
+        keep.lines.iter().try_for_each(|line| writeln!(f, "{}", clean(line)))?;
+        writeln!(f, "END")?;
+    }
+    if lost {
+        for line in OF_CARD {
+            writeln!(f, "# {line}")?;
+        }
+    }
+    Ok(())
 }
 
 fn state(finding: &Finding) -> String {

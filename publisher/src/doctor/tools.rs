@@ -12,8 +12,11 @@ use super::root::{Gap, Root};
 
 /// Where the programs of an administrator are, also for those who do not have it in their PATH.
 const SYSTEM_PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
-/// A program that takes longer hangs in its driver or firmware.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// A program that takes longer to tell hangs in its driver or firmware.
+const ASKING: Duration = Duration::from_secs(15);
+/// A program that changes something is not to be ended half-way: swap may take minutes to come back
+/// into memory, firmware to be written.
+pub(crate) const PERFORMING: Duration = Duration::from_secs(600);
 /// Folder of a recorded tree with what programs printed; a file is named like the command.
 const RECORDED: &str = "/tool-output";
 /// More than this is not read.
@@ -33,7 +36,7 @@ impl<'a> Tools<'a> {
     /// What a command prints, or why that is not known. The command must change nothing.
     pub(crate) fn ask(self, command: &str) -> Result<String, String> {
         if self.root.is_this_machine() {
-            return run(&command.split(' ').collect::<Vec<_>>());
+            return run(&command.split(' ').collect::<Vec<_>>(), ASKING);
         }
         self.root.read(&format!("{RECORDED}/{command}")).map_err(|gap| match gap {
             Gap::Absent(_) => format!("the output of `{command}` was not recorded"),
@@ -51,22 +54,22 @@ fn prepared(words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end and gives what it prints.
+/// Runs a command to its end, if that comes in time, and gives what it prints.
 ///
 /// # Errors
 /// A sentence's middle, when it is not there, hangs, or fails.
-pub(crate) fn run(words: &[&str]) -> Result<String, String> {
+pub(crate) fn run(words: &[&str], patience: Duration) -> Result<String, String> {
     let name = words[0];
     let mut child = prepared(words).spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => not_installed(name),
         _ => format!("{name} cannot be started: {error}"),
     })?;
-    let printed = drain(&mut child);
+    let printed = drain(&mut child, patience);
     let Some((output, complaint)) = printed else {
         // It may be gone by now; then there is nothing to end.
         let _ = child.kill();
         let _ = child.wait();
-        return Err(format!("`{}` did not end within {PATIENCE:?}", words.join(" ")));
+        return Err(format!("`{}` did not end within {patience:?}", words.join(" ")));
     };
     let status = child.wait().map_err(|error| format!("{name}: {error}"))?;
     if status.success() {
@@ -92,10 +95,10 @@ fn not_installed(name: &str) -> String {
 }
 
 /// Everything that it prints, on both streams, unless it hangs.
-fn drain(child: &mut Child) -> Option<(String, String)> {
+fn drain(child: &mut Child, patience: Duration) -> Option<(String, String)> {
     let output = reader(child.stdout.take());
     let complaint = reader(child.stderr.take());
-    Some((output.recv_timeout(PATIENCE).ok()?, complaint.recv_timeout(PATIENCE).ok()?))
+    Some((output.recv_timeout(patience).ok()?, complaint.recv_timeout(patience).ok()?))
 }
 
 fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
@@ -118,14 +121,14 @@ mod tests {
 
     #[test]
     fn what_a_program_prints_is_given_back() {
-        assert_eq!(run(&["printf", "%s", "rx off"]).as_deref(), Ok("rx off"));
+        assert_eq!(run(&["printf", "%s", "rx off"], ASKING).as_deref(), Ok("rx off"));
     }
 
     #[test]
     fn a_program_that_fails_is_told_with_its_complaint() {
-        let said = run(&["sh", "-c", "echo; echo no such device >&2; exit 3"]).unwrap_err();
+        let said = run(&["sh", "-c", "echo; echo no such device >&2; exit 3"], ASKING).unwrap_err();
         assert!(said.contains("failed: no such device"), "{said}");
-        let said = run(&["sh", "-c", "exit 3"]).unwrap_err();
+        let said = run(&["sh", "-c", "exit 3"], ASKING).unwrap_err();
         assert!(said.contains("exit status: 3"), "{said}");
     }
 
@@ -133,7 +136,20 @@ mod tests {
     fn a_program_that_is_not_there_is_told_with_where_it_comes_from() {
         let said = not_installed("ethtool");
         assert_eq!(said, "ethtool is not installed (it comes with the package ethtool)");
-        let said = run(&["tapecast-no-such-program"]).unwrap_err();
+        let said = run(&["tapecast-no-such-program"], ASKING).unwrap_err();
         assert_eq!(said, "tapecast-no-such-program is not installed");
+    }
+
+    #[test]
+    fn a_program_is_ended_when_the_patience_with_it_is_over_and_not_before() {
+        let nap = ["sleep", "0.3"];
+        let said = run(&nap, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(said, "`sleep 0.3` did not end within 20ms");
+        assert_eq!(run(&nap, PERFORMING).as_deref(), Ok(""));
+    }
+
+    #[test]
+    fn changing_something_may_take_far_longer_than_asking() {
+        assert!(PERFORMING >= ASKING * 20, "{PERFORMING:?}");
     }
 }

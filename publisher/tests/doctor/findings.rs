@@ -6,12 +6,13 @@ use crate::support::{lines, troubles};
 use crate::trees::{IF, Kind, Tree};
 
 /// Every machine has these, in this order.
-const HOST: [&str; 21] = [
+const HOST: [&str; 23] = [
     "ok cpu.isolated",
     "ok cpu.nohz_full",
     "ok cpu.rcu_nocbs",
     "ok cpu.smt",
     "ok cpu.governor",
+    "ok cpu.preference",
     "ok cpu.c_states",
     "ok kernel.nmi_watchdog",
     "ok kernel.watchdog",
@@ -21,6 +22,7 @@ const HOST: [&str; 21] = [
     "ok vm.stat_interval",
     "ok kernel.workqueues",
     "ok kernel.irqbalance",
+    "ok kernel.irq_default",
     "ok memory.memlock",
     "ok memory.swap",
     "ok memory.thp",
@@ -30,24 +32,31 @@ const HOST: [&str; 21] = [
     "ok vm.swappiness",
 ];
 
-const CLOCK: [&str; 4] =
-    ["ok clock.source", "ok clock.tsc", "ok clock.ptp_hardware", "ok clock.synchronised"];
+const CLOCK: [&str; 5] = [
+    "ok clock.source",
+    "ok clock.tsc",
+    "ok clock.ptp_hardware",
+    "ok clock.synchronised",
+    "ok clock.kernel_state",
+];
 
-const SLOT: [&str; 6] = [
+const SLOT: [&str; 7] = [
     "ok pcie.link_speed",
     "ok pcie.link_width",
     "ok pcie.aspm",
+    "ok pcie.l1_aspm",
     "ok pcie.iommu",
     "ok pcie.numa",
     "ok pcie.errors",
 ];
 
-const PORT: [&str; 8] = [
+const PORT: [&str; 9] = [
     "ok link.state",
     "ok link.mtu",
     "ok link.global_pause",
     "ok rdma.device",
     "ok rdma.port_state",
+    "ok rdma.phys_state",
     "ok rdma.link_layer",
     "ok rdma.gid",
     "ok rdma.traffic_class",
@@ -79,9 +88,9 @@ const MLX5: [&str; 19] = [
 fn expected(kind: Kind) -> Vec<&'static str> {
     let mut all = HOST.to_vec();
     if kind != Kind::NoDevice && kind != Kind::Rxe {
-        all.insert(14, "ok kernel.irq_affinity");
+        all.insert(16, "ok kernel.irq_affinity");
     }
-    all.extend(&CLOCK[..if kind == Kind::NoDevice { 2 } else { 4 }]);
+    all.extend(&CLOCK[..if kind == Kind::NoDevice { 2 } else { 5 }]);
     let card = [&SLOT[..], &PORT[..]].concat();
     match kind {
         Kind::NoDevice => all.push("ok rdma.device"),
@@ -166,7 +175,7 @@ fn spoiled_cpu() -> Vec<Case> {
         (
             NoDevice,
             set(format!("{CPU}/isolated"), ""),
-            vec!["warn cpu.isolated", "unknown kernel.workqueues"],
+            vec!["warn cpu.isolated", "unknown kernel.workqueues", "unknown kernel.irq_default"],
         ),
         (NoDevice, set(format!("{CPU}/nohz_full"), "(null)"), vec!["warn cpu.nohz_full"]),
         (
@@ -196,14 +205,22 @@ fn spoiled_cpu() -> Vec<Case> {
         ),
         // Not a hot CPU: nobody waits for it.
         (NoDevice, set(format!("{CPU}/cpu7/cpufreq/scaling_governor"), "powersave"), vec![]),
+        // As in a virtual machine.
         (
             NoDevice,
             boxed(|tree| {
                 for cpu in 0..8 {
                     tree.remove(&format!("sys/devices/system/cpu/cpu{cpu}/cpufreq"));
+                    tree.remove(&format!("sys/devices/system/cpu/cpu{cpu}/cpuidle"));
+                    tree.set(&format!("sys/devices/system/cpu/cpu{cpu}/online"), "1");
                 }
             }),
-            vec!["unknown cpu.governor"],
+            vec![],
+        ),
+        (
+            NoDevice,
+            set(format!("{CPU}/cpu4/cpufreq/energy_performance_preference"), "balance_power"),
+            vec!["warn cpu.preference"],
         ),
         (
             NoDevice,
@@ -231,6 +248,7 @@ fn spoiled_kernel() -> Vec<Case> {
             vec!["warn kernel.workqueues"],
         ),
         (NoDevice, set("proc/900/comm", "irqbalance"), vec!["warn kernel.irqbalance"]),
+        (NoDevice, set("proc/irq/default_smp_affinity", "ff"), vec!["warn kernel.irq_default"]),
     ]
 }
 
@@ -279,7 +297,9 @@ fn spoiled_memory_and_clock() -> Vec<Case> {
                 "unknown kernel.numa_balancing",
                 "unknown vm.stat_interval",
                 "unknown kernel.irqbalance",
+                "unknown kernel.irq_default",
                 "unknown memory.memlock",
+                "unknown memory.swap",
                 "unknown vm.zone_reclaim_mode",
                 "unknown vm.swappiness",
                 "unknown clock.tsc",
@@ -300,7 +320,29 @@ fn spoiled_memory_and_clock() -> Vec<Case> {
             }),
             vec!["FAIL memory.memlock"],
         ),
+        (
+            Mlx5,
+            boxed(|tree| {
+                tree.set_bytes("proc/77/cmdline", b"/usr/bin/tapecast-publisher\0run\0");
+                tree.set("proc/77/limits", "Max locked memory  unlimited  unlimited  bytes");
+                tree.set("proc/77/cgroup", "0::/system.slice/tapecast-publisher.service");
+                let group = "sys/fs/cgroup/system.slice/tapecast-publisher.service";
+                tree.set(&format!("{group}/memory.max"), "67108864");
+            }),
+            vec!["FAIL memory.cgroup"],
+        ),
         (Mlx5, boxed(|tree| tree.remove("proc/813")), vec!["warn clock.synchronised"]),
+        // A program that runs may have nothing to go by.
+        (
+            Mlx5,
+            set("tool-output/timedatectl show --property=NTPSynchronized", "NTPSynchronized=no"),
+            vec!["warn clock.kernel_state"],
+        ),
+        (
+            Mlx5,
+            boxed(|tree| tree.remove("tool-output/timedatectl show --property=NTPSynchronized")),
+            vec!["unknown clock.kernel_state"],
+        ),
         (
             Mlx5,
             boxed(|tree| {
@@ -326,6 +368,7 @@ fn spoiled_slot() -> Vec<Case> {
             set("sys/module/pcie_aspm/parameters/policy", "[default] performance"),
             vec!["warn pcie.aspm"],
         ),
+        (Mlx5, set(format!("{SLOT_AT}/link/l1_aspm"), "1"), vec!["warn pcie.l1_aspm"]),
         (Mlx5, set(format!("{SLOT_AT}/iommu_group/type"), "DMA-FQ"), vec!["warn pcie.iommu"]),
         (
             Mlx5,
@@ -350,12 +393,20 @@ fn spoiled_slot() -> Vec<Case> {
 }
 
 fn spoiled_link_and_device() -> Vec<Case> {
-    use Kind::{Mlx5, Mlx5Vendor};
+    use Kind::{Mlx5, Mlx5Vendor, Rxe};
+    let on_rxe = ["warn clock.ptp_hardware", "warn rdma.device", "warn dcqcn.engine"];
     vec![
         (Mlx5, set("sys/class/net/enp59s0f0np0/operstate", "down"), vec!["FAIL link.state"]),
         (Mlx5, set("sys/class/net/enp59s0f0np0/mtu", "1500"), vec!["warn link.mtu"]),
         (Mlx5, set("sys/class/net/enp59s0f0np0/mtu", "4191"), vec!["warn link.mtu"]),
         (Mlx5, set("sys/class/net/enp59s0f0np0/mtu", "4192"), vec![]),
+        // Its headers are shorter.
+        (Rxe, set("sys/class/net/enp59s0f0np0/mtu", "4176"), on_rxe.to_vec()),
+        (
+            Rxe,
+            set("sys/class/net/enp59s0f0np0/mtu", "4175"),
+            [&on_rxe[..1], &["warn link.mtu"], &on_rxe[1..]].concat(),
+        ),
         (
             Mlx5,
             boxed(|tree| {
@@ -373,6 +424,16 @@ fn spoiled_link_and_device() -> Vec<Case> {
             Mlx5,
             set("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
             vec!["FAIL rdma.port_state"],
+        ),
+        (
+            Mlx5,
+            set("sys/class/infiniband/mlx5_0/ports/1/phys_state", "3: Disabled"),
+            vec!["FAIL rdma.phys_state"],
+        ),
+        (
+            Mlx5,
+            set("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "IB/RoCE v1"),
+            vec!["warn rdma.default_mode"],
         ),
         (
             Mlx5,
@@ -443,6 +504,14 @@ fn spoiled_priorities() -> Vec<Case> {
             }),
             vec!["warn qos.dscp_priority"],
         ),
+        // Two priorities for one DSCP: nobody knows which of them counts.
+        (
+            Mlx5,
+            boxed(|tree| {
+                tree.tool(&format!("dcb -N app show dev {IF}"), "dscp-prio 26:3 26:5 48:6 ");
+            }),
+            vec!["warn qos.dscp_priority"],
+        ),
         (Mlx5, boxed(|tree| tree.pauses("3,4")), vec!["FAIL qos.pfc", "warn qos.pfc_shared"]),
         (Mlx5, boxed(|tree| tree.pauses("5")), vec!["FAIL qos.pfc"]),
         (
@@ -457,10 +526,14 @@ fn spoiled_control() -> Vec<Case> {
     use Kind::{BnxtRe, Mlx5, Mlx5Vendor};
     vec![
         // Congestion control, in-tree
-        (Mlx5, boxed(|tree| tree.firmware(0xf7)), vec!["FAIL dcqcn.priorities"]),
         (
             Mlx5,
-            boxed(|tree| tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 q")),
+            boxed(|tree| tree.firmware("ROCE_CC_PRIO_MASK", 0xf7, 0xf7)),
+            vec!["FAIL dcqcn.priorities"],
+        ),
+        (
+            Mlx5,
+            boxed(|tree| tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 -e q")),
             vec!["unknown dcqcn.priorities"],
         ),
         // Through the firmware's tool.
@@ -469,7 +542,7 @@ fn spoiled_control() -> Vec<Case> {
             Mlx5,
             boxed(|tree| {
                 tree.remove("sys/kernel/debug");
-                tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 q");
+                tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 -e q");
             }),
             vec!["unknown dcqcn.priorities", "unknown dcqcn.settings"],
         ),
@@ -484,7 +557,6 @@ fn spoiled_control() -> Vec<Case> {
         // Congestion control, vendor's driver
         (Mlx5Vendor, set(format!("{ECN}/roce_rp/enable/3"), "0"), vec!["FAIL dcqcn.reaction"]),
         (Mlx5Vendor, set(format!("{ECN}/roce_np/enable/3"), "0"), vec!["FAIL dcqcn.notification"]),
-        (Mlx5Vendor, set(format!("{ECN}/roce_rp/enable/4"), "0"), vec![]),
         (
             Mlx5Vendor,
             set(format!("{ECN}/roce_rp/rate_to_set_on_first_cnp"), "100"),
@@ -499,17 +571,19 @@ fn spoiled_control() -> Vec<Case> {
         (
             BnxtRe,
             boxed(|tree| {
-                tree.remove("sys/kernel/debug");
-                let home = "sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
-                for (name, value) in
-                    [("ecn_enable", "0x0"), ("ecn_marking", "0x1"), ("cc_mode", "1")]
-                {
-                    tree.set(&format!("{home}/{name}"), value);
-                }
-                tree.set(&format!("{home}/roce_dscp"), "0x1a");
-                tree.set(&format!("{home}/cnp_dscp"), "0x30");
+                tree.vendors_bnxt_re("0x0", "0x1a");
             }),
             vec!["FAIL dcqcn.enable_cc"],
+        ),
+        // Made at the factory for another priority than the profile's.
+        (
+            BnxtRe,
+            boxed(|tree| {
+                let home = tree.vendors_bnxt_re("0x1", "0x1a");
+                tree.set(&format!("{home}/cnp_prio"), "7");
+                tree.set(&format!("{home}/roce_prio"), "0");
+            }),
+            vec!["warn dcqcn.roce_prio", "warn dcqcn.cnp_prio"],
         ),
     ]
 }

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod absence;
 mod findings;
+mod firmware;
+mod lasting;
 mod malformed;
 mod mending;
+mod ports;
 mod program;
 mod support;
 mod trees;

@@ -7,6 +7,7 @@ use crate::trees::{IF, Kind, Tree};
 fn spoil_host(tree: &Tree) {
     for (path, text) in [
         ("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "powersave"),
+        ("sys/devices/system/cpu/cpu2/cpufreq/energy_performance_preference", "balance_power"),
         ("sys/devices/system/cpu/cpu3/cpuidle/state2/disable", "0"),
         ("proc/sys/kernel/nmi_watchdog", "1"),
         ("proc/sys/kernel/watchdog", "1"),
@@ -17,6 +18,7 @@ fn spoil_host(tree: &Tree) {
         ("proc/sys/vm/zone_reclaim_mode", "1"),
         ("proc/sys/vm/swappiness", "60"),
         ("sys/devices/virtual/workqueue/cpumask", "ff"),
+        ("proc/irq/default_smp_affinity", "ff"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
         ("sys/kernel/mm/transparent_hugepage/defrag", "[always] madvise never"),
         ("sys/kernel/mm/ksm/run", "1"),
@@ -30,6 +32,7 @@ fn spoil_host(tree: &Tree) {
 fn spoil_card(tree: &Tree, kind: Kind) {
     tree.set("proc/irq/64/smp_affinity_list", "0-7");
     tree.set("sys/module/pcie_aspm/parameters/policy", "[default] performance");
+    tree.set("sys/devices/pci0000:3a/0000:3b:00.0/link/l1_aspm", "1");
     tree.set(&format!("sys/class/net/{IF}/mtu"), "1500");
     let ecn = format!("sys/class/net/{IF}/ecn");
     let debugfs = "sys/kernel/debug/mlx5/0000:3b:00.0/cc_params";
@@ -116,10 +119,11 @@ fn a_script_changes_nothing_and_is_one_that_a_shell_takes() {
     }
 }
 
-/// The commands of a script without its comments.
-fn commands(tree: &Tree, profile: &str) -> Vec<String> {
+/// The commands of a script without its comments, and without what makes them last.
+pub(crate) fn commands(tree: &Tree, profile: &str) -> Vec<String> {
     let script = stdout(&doctor(tree, &["--fix", "--profile", profile]));
-    let lines = script.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines = script.lines().take_while(|line| !line.contains("To make it last"));
+    let lines = lines.filter(|line| !line.starts_with('#') && !line.is_empty());
     lines.map(str::to_owned).collect()
 }
 
@@ -138,6 +142,7 @@ fn the_script_for_a_host_is_in_the_order_of_the_report() {
         commands(&tree, "default"),
         [
             "cpupower -c 2 frequency-set -g performance",
+            "echo performance > /sys/devices/system/cpu/cpu2/cpufreq/energy_performance_preference",
             "cpupower -c 2-5 idle-set -D 3",
             "sysctl -w kernel.nmi_watchdog=0",
             "sysctl -w kernel.watchdog=0",
@@ -146,6 +151,7 @@ fn the_script_for_a_host_is_in_the_order_of_the_report() {
             "sysctl -w kernel.numa_balancing=0",
             "sysctl -w vm.stat_interval=60",
             "echo 000000c3 > /sys/devices/virtual/workqueue/cpumask",
+            "echo 000000c3 > /proc/irq/default_smp_affinity",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
             "echo never > /sys/kernel/mm/transparent_hugepage/defrag",
             "echo 2 > /sys/kernel/mm/ksm/run",
@@ -158,12 +164,11 @@ fn the_script_for_a_host_is_in_the_order_of_the_report() {
 
 #[test]
 fn the_script_speaks_the_language_of_the_driver() {
-    let card = [
+    let slot = [
         "echo 0-1,6-7 > /proc/irq/64/smp_affinity_list",
         "echo performance > /sys/module/pcie_aspm/parameters/policy",
-        "ip link set dev enp59s0f0np0 mtu 4200",
-        "ethtool -A enp59s0f0np0 rx off tx off",
     ];
+    let link = ["ip link set dev enp59s0f0np0 mtu 4200", "ethtool -A enp59s0f0np0 rx off tx off"];
     let priorities = [
         "dcb app replace dev enp59s0f0np0 dscp-prio 26:3 48:6",
         "dcb pfc set dev enp59s0f0np0 prio-pfc all:off 3:on",
@@ -172,12 +177,13 @@ fn the_script_speaks_the_language_of_the_driver() {
         (
             Kind::Mlx5Vendor,
             vec![
+                "echo 0 > /sys/class/infiniband/mlx5_0/device/link/l1_aspm",
                 "echo 106 > /sys/class/infiniband/mlx5_0/tc/1/traffic_class",
                 "echo dscp > /sys/class/net/enp59s0f0np0/qos/trust",
             ],
             vec![
-                "echo 1 > /sys/class/net/enp59s0f0np0/ecn/roce_rp/enable/3",
-                "echo 1 > /sys/class/net/enp59s0f0np0/ecn/roce_np/enable/3",
+                "for p in 0 1 2 3 4 5 6 7; do echo 1 > /sys/class/net/enp59s0f0np0/ecn/roce_rp/enable/$p; done",
+                "for p in 0 1 2 3 4 5 6 7; do echo 1 > /sys/class/net/enp59s0f0np0/ecn/roce_np/enable/$p; done",
                 "echo 0 > /sys/class/net/enp59s0f0np0/ecn/roce_rp/clamp_tgt_rate",
                 "echo 20 > /sys/class/net/enp59s0f0np0/ecn/roce_rp/rpg_ai_rate",
                 "echo 1700 > /sys/class/net/enp59s0f0np0/ecn/roce_rp/rpg_min_rate",
@@ -186,9 +192,9 @@ fn the_script_speaks_the_language_of_the_driver() {
         ),
         (
             Kind::Mlx5,
-            vec![],
+            vec!["echo 0 > /sys/class/infiniband/mlx5_0/device/link/l1_aspm"],
             vec![
-                "mlxconfig -y -d 0000:3b:00.0 set ROCE_CC_PRIO_MASK_P1=9",
+                "mlxconfig -y -d 0000:3b:00.0 set ROCE_CC_PRIO_MASK_P1=255",
                 "echo 0 > /sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/rp_clamp_tgt_rate",
                 "echo 200 > /sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/rp_hai_rate",
                 "echo 1700 > /sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/rp_min_rate",
@@ -197,7 +203,7 @@ fn the_script_speaks_the_language_of_the_driver() {
         ),
         (
             Kind::BnxtRe,
-            vec![],
+            vec!["echo 0 > /sys/class/infiniband/bnxt_re0/device/link/l1_aspm"],
             vec![
                 "echo 1 > /sys/kernel/debug/bnxt_re/0000:3b:00.0/cc_config/enable_cc",
                 "echo 1 > /sys/kernel/debug/bnxt_re/0000:3b:00.0/cc_config/tos_ecn",
@@ -212,53 +218,12 @@ fn the_script_speaks_the_language_of_the_driver() {
         tree.tool(&format!("dcb -N app show dev {IF}"), "");
         tree.pauses("0,5");
         if kind == Kind::Mlx5 {
-            tree.firmware(1);
+            tree.firmware("ROCE_CC_PRIO_MASK", 1, 1);
         }
-        let expected = [&card[..], &before, &priorities, &after].concat();
+        // The card's own link is in the slot's section, before the interface's.
+        let expected = [&slot[..], &before[..1], &link, &before[1..], &priorities, &after].concat();
         assert_eq!(commands(&tree, "pfc"), expected, "{kind:?}");
     }
-}
-
-#[test]
-fn settings_of_the_vendors_configfs_are_taken_into_force() {
-    let tree = Tree::good(Kind::BnxtRe);
-    tree.remove("sys/kernel/debug");
-    let home = "sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
-    for (name, value) in [
-        ("ecn_enable", "0x0"),
-        ("ecn_marking", "0x1"),
-        ("cc_mode", "0x1"),
-        ("roce_dscp", "0x1a"),
-        ("cnp_dscp", "0x30"),
-        ("apply", "0x0"),
-    ] {
-        tree.set(&format!("{home}/{name}"), value);
-    }
-    assert_eq!(
-        commands(&tree, "default"),
-        [format!("echo 1 > /{home}/ecn_enable; echo 1 > /{home}/apply")]
-    );
-    assert!(doctor(&tree, &["--fix", "--apply"]).status.success());
-    assert_eq!(tree.get(&format!("{home}/apply")), "1");
-}
-
-#[test]
-fn the_firmwares_tool_sets_what_no_file_can() {
-    let tree = Tree::good(Kind::Mlx5);
-    tree.remove("sys/kernel/debug");
-    let tool = "tool-output/mlxconfig -d 0000:3b:00.0 q";
-    let text =
-        tree.get(tool).replace("RPG_MIN_RATE_P1          1700", "RPG_MIN_RATE_P1          1");
-    tree.set(tool, &text);
-    let expected = ["mlxconfig -y -d 0000:3b:00.0 set RPG_MIN_RATE_P1=1700"];
-    assert_eq!(commands(&tree, "default"), expected);
-
-    // Distributions ship it under another name.
-    let text = tree.get(tool);
-    tree.remove(tool);
-    tree.set("tool-output/mstconfig -d 0000:3b:00.0 q", &text);
-    let expected = ["mstconfig -y -d 0000:3b:00.0 set RPG_MIN_RATE_P1=1700"];
-    assert_eq!(commands(&tree, "default"), expected);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use serde_json::Value;
-use tapecast_publisher::doctor::{BUILT_IN, Report, SCHEMA};
+use tapecast_publisher::doctor::{BUILT_IN, Human, Report, SCHEMA};
 
 use crate::support::{doctor, stderr, stdout};
 use crate::trees::{IF, Kind, Tree};
@@ -71,11 +71,13 @@ fn the_report_shows_what_is_wrong_with_its_remedy_and_sums_up() {
     tree.set("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/rp_min_rate", "1");
     let text = stdout(&doctor(&tree, &[]));
     let heading = "mlx5_0 (mlx5, in-tree driver, firmware 28.45.1020) on enp59s0f0np0, \
-                   hot CPUs 2-5, profile default\n\nCPU\n";
+                   hot CPUs 2-5, profile default\n\n";
     assert!(text.starts_with(heading), "{text}");
     for line in [
+        "  seen                      wanted\n\nCPU\n  ok       isolated CPUs ",
+        "  2-5                       2-5\n",
         "warn     MTU ",
-        "  1500; wanted at least 4192\n",
+        "  1500                      at least 4192\n",
         "fix: ip link set dev enp59s0f0np0 mtu 4200\n",
         "FAIL     rpg_min_rate (Mb/s) ",
         "1 warning and 1 failure, 0 unknown. Fails: rpg_min_rate (Mb/s).\n",
@@ -84,6 +86,37 @@ fn the_report_shows_what_is_wrong_with_its_remedy_and_sums_up() {
     }
     assert!(!text.contains('\x1b'), "colours only on a terminal");
     assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+}
+
+#[test]
+fn every_line_shows_what_is_wanted_and_what_is_not_known_says_why_below() {
+    let tree = Tree::good(Kind::Mlx5);
+    tree.set("proc/sys/kernel/watchdog", "no number");
+    let report = tree.examine("default");
+    let text = Human { report: &report, colour: false }.to_string();
+    for finding in &report.findings {
+        let seen = finding.seen.as_deref().unwrap_or("?");
+        let tail = format!("  {seen:<24}  {}", finding.wanted);
+        let start = format!("  {:<9}{}", finding.status.word(), finding.title);
+        let found = text.lines().any(|line| line.starts_with(&start) && line.ends_with(&tail));
+        assert!(found, "{} is not told in full: {text}", finding.id);
+    }
+    let reason = report.findings.iter().find_map(|finding| finding.reason.as_deref()).unwrap();
+    assert!(text.contains(&format!("\n           not known: {reason}\n")), "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 120, "{widest} columns: {text}");
+}
+
+#[test]
+fn a_value_too_long_for_its_line_has_the_wanted_one_below() {
+    let tree = Tree::good(Kind::NoDevice);
+    tree.set("proc/self/limits", "Max locked memory  8388608  8388608  bytes");
+    let text = stdout(&doctor(&tree, &[]));
+    let lines = "8192 KiB, of this shell; shared memory is not locked\n           \
+                 wanted: unlimited, or 128 MiB\n";
+    assert!(text.contains(lines), "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 120, "{widest} columns: {text}");
 }
 
 /// A process of a user that may read only what all may.
@@ -100,7 +133,7 @@ fn as_nobody(tree: &Tree) -> std::process::Output {
 fn what_root_alone_may_read_is_unknown_and_not_off() {
     let tree = Tree::good(Kind::Mlx5);
     tree.set("sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/rp_min_rate", "1");
-    tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 q");
+    tree.remove("tool-output/mlxconfig -d 0000:3b:00.0 -e q");
     tree.forbid("sys/kernel/debug");
     tree.forbid("proc/sys/kernel/watchdog");
     let output = as_nobody(&tree);
@@ -179,6 +212,7 @@ fn hot_cpus_are_those_that_are_named() {
         "cpu.nohz_full",
         "cpu.rcu_nocbs",
         "kernel.workqueues",
+        "kernel.irq_default",
         "kernel.irq_affinity",
     ];
     assert_eq!(bad, expected);
@@ -229,8 +263,14 @@ fn the_machine_itself_is_changed_by_root_alone() {
 #[test]
 fn help_documents_the_exit_status() {
     let text = stdout(&program(&["--help"]));
-    for words in ["Exit status: 0", "1 something fails", "2 wrong usage", "sudo tapecast-publisher"]
-    {
+    for words in [
+        "Exit status: 0",
+        "1 something fails",
+        "2 wrong usage",
+        "sudo tapecast-publisher",
+        "/etc/sysctl.d/90-tapecast.conf",
+        "mlxconfig -d BDF -e q",
+    ] {
         assert!(text.contains(words), "{words:?} is not in: {text}");
     }
 }

@@ -25,6 +25,8 @@ impl Kind {
 
 /// Interface of each machine with a device.
 pub(crate) const IF: &str = "enp59s0f0np0";
+/// The other port of the card, where a test has joined them.
+pub(crate) const SECOND: &str = "enp59s0f1np1";
 const ADDRESS: &str = "0000:3b:00.0";
 const SLOT: &str = "sys/devices/pci0000:3a/0000:3b:00.0";
 
@@ -66,6 +68,23 @@ pub(crate) const MLX5: [(&str, &str, &str, u32); 19] = [
     ("roce_np/cnp_dscp", "np_cnp_dscp", "CNP_DSCP", 48),
     ("roce_np/cnp_802p_prio", "np_cnp_prio", "CNP_802P_PRIO", 6),
 ];
+
+/// How the firmware's tool is asked.
+pub(crate) const FIRMWARE: &str = "mlxconfig -d 0000:3b:00.0 -e q";
+
+/// Lines of the firmware's tool with as many columns as the odd setting has values.
+fn firmware_lines(odd: &str, values: &[u32]) -> String {
+    let settings = MLX5.iter().map(|(_, _, name, value)| (*name, *value));
+    let lines = settings.chain([("ROCE_CC_PRIO_MASK", 255)]).map(|(name, good)| {
+        let shown = |value: u32| match name.starts_with("CLAMP") {
+            true => ["False(0)", "True(1)"][value as usize].to_owned(),
+            false => value.to_string(),
+        };
+        let columns = values.iter().map(|value| shown(if name == odd { *value } else { good }));
+        format!("        {name}_P1          {}", columns.collect::<Vec<_>>().join("          "))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
 
 /// A machine's files in a folder that goes with it.
 pub(crate) struct Tree {
@@ -156,6 +175,52 @@ impl Tree {
         examine(&root, &Profile::find(profile).unwrap(), &Wishes::default()).unwrap()
     }
 
+    /// The configfs of the vendor's bnxt_re, which is then seen in place of the debugfs.
+    pub(crate) fn vendors_bnxt_re(&self, ecn_enable: &str, dscp: &str) -> String {
+        self.remove("sys/kernel/debug");
+        let home = "sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
+        for (name, value) in [
+            ("ecn_enable", ecn_enable),
+            ("ecn_marking", "0x1"),
+            ("cc_mode", "0x1"),
+            ("roce_prio", "3"),
+            ("roce_dscp", dscp),
+            ("cnp_prio", "6"),
+            ("cnp_dscp", "0x30"),
+            ("apply", "0x0"),
+        ] {
+            self.set(&format!("{home}/{name}"), value);
+        }
+        home.to_owned()
+    }
+
+    /// Joins the two ports of the card in a bond, as RoCE over link aggregation has it: the device
+    /// tells the bond, the card's files are those of the members.
+    pub(crate) fn bond(&self) {
+        let device = "sys/class/infiniband/mlx5_0";
+        for index in 0..4 {
+            self.set(&format!("{device}/ports/1/gid_attrs/ndevs/{index}"), "bond0");
+        }
+        self.set("sys/class/net/bond0/operstate", "up");
+        self.set("sys/class/net/bond0/mtu", "4200");
+        self.set("sys/class/net/bond0/speed", "200000");
+        self.set("sys/class/net/bond0/bonding/slaves", &format!("{IF} {SECOND}"));
+        self.set(&format!("{SLOT}/net/{IF}/mtu"), "4200");
+        self.second_port();
+    }
+
+    /// The card's other port, with everything that the first has.
+    fn second_port(&self) {
+        for path in self.files() {
+            let text = self.get(&path);
+            if path.starts_with(&format!("sys/class/net/{IF}/")) || path.ends_with(IF) {
+                self.set(&path.replace(IF, SECOND), &text);
+            }
+        }
+        let slot = "../../../devices/pci0000:3a/0000:3b:00.0";
+        symlink(slot, self.at(&format!("sys/class/net/{SECOND}/device"))).unwrap();
+    }
+
     fn host(&self) {
         self.processors();
         for (key, value) in [
@@ -171,6 +236,7 @@ impl Tree {
             self.set(&format!("proc/sys/{key}"), value);
         }
         self.set("sys/devices/virtual/workqueue/cpumask", "c3");
+        self.set("proc/irq/default_smp_affinity", "c3");
         for (pid, name) in [(1, "systemd"), (812, "ptp4l"), (813, "phc2sys")] {
             self.set(&format!("proc/{pid}/comm"), name);
         }
@@ -186,6 +252,7 @@ impl Tree {
         self.set(&format!("{clock}/current_clocksource"), "tsc");
         self.set(&format!("{clock}/available_clocksource"), "tsc hpet acpi_pm ");
         self.set("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc avx2");
+        self.tool("timedatectl show --property=NTPSynchronized", "NTPSynchronized=yes");
     }
 
     fn processors(&self) {
@@ -196,7 +263,9 @@ impl Tree {
         self.set(&format!("{home}/smt/active"), "0");
         self.set("proc/cmdline", "root=/dev/sda1 isolcpus=2-5 nohz_full=2-5 rcu_nocbs=2-5");
         for cpu in 0..8 {
-            self.set(&format!("{home}/cpu{cpu}/cpufreq/scaling_governor"), "performance");
+            for file in ["scaling_governor", "energy_performance_preference"] {
+                self.set(&format!("{home}/cpu{cpu}/cpufreq/{file}"), "performance");
+            }
             let states = [("POLL", 0, 0), ("C1", 2, 0), ("C6", 133, 1)];
             for (index, (name, latency, disable)) in states.into_iter().enumerate() {
                 let state = format!("{home}/cpu{cpu}/cpuidle/state{index}");
@@ -211,6 +280,7 @@ impl Tree {
     fn port(&self, device: &str) {
         let home = format!("sys/class/infiniband/{device}");
         self.set(&format!("{home}/ports/1/state"), "4: ACTIVE");
+        self.set(&format!("{home}/ports/1/phys_state"), "5: LinkUp");
         self.set(&format!("{home}/ports/1/link_layer"), "Ethernet");
         let kinds = ["IB/RoCE v1", "RoCE v2", "IB/RoCE v1", "RoCE v2"];
         for (index, kind) in kinds.into_iter().enumerate() {
@@ -239,6 +309,7 @@ impl Tree {
             ("max_link_speed", "16.0 GT/s PCIe"),
             ("current_link_width", "16"),
             ("max_link_width", "16"),
+            ("link/l1_aspm", "0"),
             ("numa_node", "0"),
             ("local_cpulist", "0-7"),
             ("iommu_group/type", "identity"),
@@ -305,22 +376,22 @@ impl Tree {
             let path = format!("sys/kernel/debug/mlx5/{ADDRESS}/cc_params/{file}");
             self.set(&path, &value.to_string());
         }
-        self.firmware(255);
+        self.firmware("ROCE_CC_PRIO_MASK", 255, 255);
     }
 
-    /// What the firmware's tool prints; its settings are those of the factory.
-    pub(crate) fn firmware(&self, mask: u32) {
-        let mut text =
-            "Device #1:\n----------\n\nConfigurations:                   Next Boot\n".to_owned();
-        for (_, _, name, value) in MLX5 {
-            let value = if name.starts_with("CLAMP") {
-                ["False(0)", "True(1)"][value as usize].to_owned()
-            } else {
-                value.to_string()
-            };
-            text += &format!("        {name}_P1          {value}\n");
-        }
-        text += &format!("        ROCE_CC_PRIO_MASK_P1          {mask}\n");
+    /// What the firmware's tool prints when all but one setting is in order.
+    pub(crate) fn firmware(&self, odd: &str, now: u32, next: u32) {
+        let heading =
+            "Device #1:\n----------\n\nConfigurations:     Default     Current     Next Boot";
+        let text = format!("{heading}\n{}", firmware_lines(odd, &[0, now, next]));
+        self.tool(FIRMWARE, &text);
+    }
+
+    /// The same by a tool that does not show what is in force, which is asked otherwise.
+    pub(crate) fn old_firmware(&self, odd: &str, next: u32) {
+        let heading = "Device #1:\n----------\n\nConfigurations:                   Next Boot";
+        self.remove(&format!("tool-output/{FIRMWARE}"));
+        let text = format!("{heading}\n{}", firmware_lines(odd, &[next]));
         self.tool(&format!("mlxconfig -d {ADDRESS} q"), &text);
     }
 
