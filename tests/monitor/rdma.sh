@@ -49,6 +49,14 @@ publish() { # RATE
         --receive-time host --instruments 20 --steady-rate $1 --burst-rate $((2 * $1)) --no-progress >publisher.log 2>&1 &"
 }
 WITHIN=180 publish 150
+# The machines' clocks differ by up to a second, and a subscriber whose clock is behind has no latency
+# to tell. Theirs is set a little ahead, by what tapecast itself has measured.
+tell b "$connect --name probe >probe.log 2>&1 &"
+measured() { get "http://$publisher/metrics" >"$folder/metrics.txt" && awk '/^tapecast_subscriber_clock_error/ { known = $2 < 0.1 }
+    END { exit !known }' "$folder/metrics.txt"; }
+until_true 120 'an estimate of the clocks' measured
+offset=$(awk '/^tapecast_subscriber_clock_offset/ { print $2 }' "$folder/metrics.txt")
+tell b "pkill -f probe; date -s \"@\$(awk -v now=\"\$(date +%s.%N)\" -v offset='$offset' 'BEGIN { printf \"%.6f\", now - offset + 0.15 }')\""
 WITHIN=180 tell b "for number in \$(seq 3 $subscribers); do
         $connect --name reader-\$(printf %02d \$number) >reader-\$number.log 2>&1 & done
     for number in 1 2; do $connect --name pauses-0\$number --rdma-ring '8 KiB' --rdma-receives 64 >pauses-\$number.log 2>&1 & done
