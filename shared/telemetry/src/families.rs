@@ -84,8 +84,8 @@ impl Families {
         self.latencies_up_to(name, labels, buckets, |_| true);
     }
 
-    /// One series of latencies with fewer bounds: those of a microsecond and more that are 1, 2 or 5
-    /// times a power of ten. For what each session has, so that a scrape of many stays small.
+    /// One series of latencies with fewer bounds: those of a microsecond and more that are 1, 2 or
+    /// 5 times a power of ten. For what each session has, so that a scrape of many stays small.
     pub fn coarse_latencies_of(
         &mut self,
         name: Named,
