@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use tapecast_telemetry::families::{Families, Named, seconds};
+use tapecast_telemetry::families::{Families, Named, flag, seconds};
 
 use crate::Subscriber;
 use crate::statistics::{LatencyCounts, Statistics};
@@ -82,7 +82,9 @@ impl Collector for SubscriberCollector {
             out.counter_of(Named(name, help), &labels, count as f64);
         }
         for (name, help, value) in gauges(statistics) {
-            out.gauge_of(Named(name, help), &labels, value);
+            if let Some(value) = value {
+                out.gauge_of(Named(name, help), &labels, value);
+            }
         }
         out.latencies_of(DELIVERY, &labels, latency);
         out.latencies_of(END_TO_END, &labels, end_to_end);
@@ -156,46 +158,71 @@ fn counters(statistics: &Statistics) -> [Told<u64>; 10] {
     ]
 }
 
-fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
+/// A value that nobody has measured is not told: 0 would look like the best there is.
+fn gauges(statistics: &Statistics) -> [Told<Option<f64>>; 10] {
     let clock = &statistics.clock;
+    let measured = clock.round_trip_ns > 0;
+    let known = clock.one_host || measured;
     [
         (
             "tapecast_sdk_lag_bytes",
             "Bytes in the ring that are still to be looked at.",
-            statistics.lag_bytes as f64,
+            Some(statistics.lag_bytes as f64),
         ),
         (
             "tapecast_sdk_lag_seconds",
-            "Age of the newest delivered snapshot while there is a lag.",
-            seconds(statistics.lag_ns),
+            "How long ago the oldest of them was published, by the clocks of both hosts. Of a \
+             subscriber that was lapped, the age of what it delivered last: at most this long.",
+            Some(seconds(statistics.lag_ns)),
+        ),
+        (
+            "tapecast_sdk_lag_snapshots",
+            "Snapshots of the channel since the one that this subscriber took last, while it has \
+             bytes to look at; with a choice of symbols, those of others are among them. Not there \
+             over RDMA, where the publisher knows.",
+            statistics.lag_snapshots.map(|snapshots| snapshots as f64),
+        ),
+        (
+            "tapecast_sdk_delivery_max_seconds",
+            "Longest time from publishing to being handed to the application in the delivery \
+             distribution, since the subscriber started.",
+            Some(seconds(statistics.latency.max_ns)),
         ),
         (
             "tapecast_sdk_latency_spread_seconds",
             "Jitter as the spread of the delivery distribution: 99th percentile less median. An \
-             offset between clocks cancels to about a thousandth of itself, unless it makes deliveries \
-             negative: those are left out, and with nothing left this is 0.",
-            seconds(statistics.jitter.p99_minus_p50_ns),
+             offset between clocks cancels to about a thousandth of itself, unless it makes \
+             deliveries negative: those are left out, and with nothing left this is 0.",
+            Some(seconds(statistics.jitter.p99_minus_p50_ns)),
         ),
         (
             "tapecast_sdk_interarrival_jitter_seconds",
             "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel, also where \
              they make transit times negative.",
-            seconds(statistics.jitter.rfc3550_ns),
+            Some(seconds(statistics.jitter.rfc3550_ns)),
         ),
         (
             "tapecast_sdk_clock_offset_seconds",
-            "This host's clock less the publisher's; 0 on one host.",
-            clock.offset_ns as f64 / 1e9,
+            "This host's clock less the publisher's; 0 on one host. Not there before anything is \
+             known.",
+            known.then_some(clock.offset_ns as f64 / 1e9),
         ),
         (
             "tapecast_sdk_clock_error_seconds",
-            "How wrong the clock offset may be.",
-            seconds(clock.error_ns),
+            "How wrong the clock offset may be; 0 on one host. Not there before anything is known.",
+            known.then_some(seconds(clock.error_ns)),
         ),
         (
             "tapecast_sdk_round_trip_seconds",
-            "Round trip to the publisher over the control plane; 0 on one host.",
-            seconds(clock.round_trip_ns),
+            "Round trip to the publisher over the control plane. Not there on one host, and before \
+             anything is known.",
+            measured.then_some(seconds(clock.round_trip_ns)),
+        ),
+        (
+            "tapecast_sdk_one_way_reliable",
+            "Whether latencies from the publisher can be relied on: one host, or a known clock \
+             offset and error of at most 50 us.",
+            Some(flag(clock.one_way_reliable)),
         ),
     ]
 }
@@ -203,8 +230,10 @@ fn gauges(statistics: &Statistics) -> [Told<f64>; 7] {
 #[cfg(test)]
 mod tests {
     use prometheus::{Encoder, Registry, TextEncoder};
+    use tapecast_fabric::ClockReport;
 
     use super::*;
+    use crate::statistics::ClockFigures;
 
     #[test]
     fn what_is_shown_is_told_in_prometheus_own_words() {
@@ -233,6 +262,29 @@ mod tests {
             r#"tapecast_sdk_end_to_end_seconds_count{subscriber="risk \"1\""} 1"#,
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_measured_of_the_clocks_is_not_told() {
+        let told = |clock| {
+            let statistics = Statistics { clock, ..Default::default() };
+            let told = gauges(&statistics).into_iter().filter(|(_, _, value)| value.is_some());
+            told.map(|(name, ..)| name.replace("tapecast_sdk_", "")).collect::<Vec<_>>()
+        };
+        let measured = ClockReport { offset_ns: -5, error_ns: 6, round_trip_ns: 7 };
+        for (clock, offset, round_trip) in [
+            (ClockFigures::of(ClockReport::default(), false), false, false),
+            (ClockFigures::of(ClockReport::default(), true), true, false),
+            (ClockFigures::of(measured, false), true, true),
+        ] {
+            let told = told(clock);
+            let has = |name: &str| told.iter().any(|known| known == name);
+            assert_eq!(has("clock_offset_seconds"), offset, "{clock:?}");
+            assert_eq!(has("clock_error_seconds"), offset, "{clock:?}");
+            assert_eq!(has("round_trip_seconds"), round_trip, "{clock:?}");
+            assert!(has("one_way_reliable"), "{clock:?}");
+            assert_eq!(clock.one_way_reliable, offset, "{clock:?}");
         }
     }
 

@@ -120,6 +120,23 @@ impl AnyEndpoint {
         with!(self, endpoint => endpoint.lag_bytes())
     }
 
+    /// When the oldest record that is not polled was published, by the publisher's clock; `None`
+    /// when there is none, and when it is gone.
+    pub(crate) fn unread_since(&self) -> Option<Nanos> {
+        with!(self, endpoint => endpoint.unread_since())
+    }
+
+    /// Snapshots of the channel since the one that was polled last; `None` where the ring does not
+    /// say.
+    pub(crate) fn unread_snapshots(&self) -> Option<u64> {
+        match self {
+            Self::Shm(endpoint) => Some(endpoint.unread_snapshots()),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => None,
+            Self::Spent(_) => None,
+        }
+    }
+
     /// Asks for the descriptor to become readable when something is published or the channel ends.
     /// False when there is something to poll already; then nothing was asked for.
     pub(crate) fn arm(&mut self) -> bool {
@@ -213,6 +230,10 @@ impl Endpoint for AnyEndpoint {
 impl Spent {
     const fn lag_bytes(&self) -> u64 {
         0
+    }
+
+    const fn unread_since(&self) -> Option<Nanos> {
+        None
     }
 
     const fn arm(&self) -> bool {

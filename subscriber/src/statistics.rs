@@ -50,8 +50,15 @@ pub struct Statistics {
     pub reconnects: u64,
     /// Bytes in the ring that it has still to look at.
     pub lag_bytes: u64,
-    /// Age of the newest delivered snapshot while there is a lag, in nanoseconds; 0 without lag.
+    /// How long ago the oldest of them was published, in nanoseconds; 0 without any. By the clocks
+    /// of both hosts. Of one that was lapped it is the age of what it delivered last, because the
+    /// oldest is gone: at most this long.
     pub lag_ns: u64,
+    /// Snapshots of the channel since the one that it took last, while there are bytes to look at;
+    /// with a choice of symbols, those of others are among them. `None` where only the publisher
+    /// knows, over RDMA.
+    #[serde(default)]
+    pub lag_snapshots: Option<u64>,
     /// Deliveries that by the two clocks came before they were published: this host's clock is
     /// behind the publisher's. They are not in `latency`.
     #[serde(default)]
@@ -67,7 +74,8 @@ pub struct Statistics {
 
 /// How this host's clock relates to the publisher's, from round trips over the control plane.
 ///
-/// All zero on the publisher's own host, where there is one clock, and before anything is known.
+/// Times are all zero on the publisher's own host, where there is one clock, and before anything is
+/// known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockFigures {
     /// This host's clock less the publisher's, in nanoseconds.
@@ -75,14 +83,28 @@ pub struct ClockFigures {
     /// How wrong that may be, in nanoseconds. Latencies are wrong by about as much as the offset,
     /// and cannot be known better than this.
     pub error_ns: u64,
-    /// The round trip to the publisher, in nanoseconds, which needs no common clock.
+    /// The round trip to the publisher, in nanoseconds, which needs no common clock; 0 when nothing
+    /// was measured.
     pub round_trip_ns: u64,
+    /// Whether this is the publisher's own host.
+    #[serde(default)]
+    pub one_host: bool,
+    /// Whether latencies from one host to the other can be relied on: one host, or a known offset
+    /// and error of at most 50 µs.
+    #[serde(default)]
+    pub one_way_reliable: bool,
 }
 
-impl From<ClockReport> for ClockFigures {
-    fn from(report: ClockReport) -> Self {
+/// Largest offset between clocks, and error of that, with which one-way latencies are relied on: as
+/// `metrics.clock_error_max_us` of the publisher unless that is set.
+const CLOCK_ERROR_MAX_NS: u64 = 50_000;
+
+impl ClockFigures {
+    pub(crate) fn of(report: ClockReport, one_host: bool) -> Self {
         let ClockReport { offset_ns, error_ns, round_trip_ns } = report;
-        Self { offset_ns, error_ns, round_trip_ns }
+        let within = offset_ns.unsigned_abs().max(error_ns) <= CLOCK_ERROR_MAX_NS;
+        let one_way_reliable = one_host || round_trip_ns > 0 && within;
+        Self { offset_ns, error_ns, round_trip_ns, one_host, one_way_reliable }
     }
 }
 

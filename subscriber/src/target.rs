@@ -48,6 +48,11 @@ pub enum Target {
 }
 
 impl Target {
+    /// Whether it is on this host.
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(self, Self::Socket(_))
+    }
+
     /// What the environment names: `$TAPECAST_CONNECT`, else [`default_socket`].
     pub(crate) fn from_environment() -> Self {
         match variable(CONNECT_VARIABLE) {

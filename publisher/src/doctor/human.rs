@@ -125,15 +125,15 @@ impl Human<'_> {
             .collect();
         let first = match failing[..] {
             [] => String::new(),
-            _ => {
-                format!(" {}", self.tint("\x1b[1;31m", &format!("Fails: {}.", failing.join("; "))))
-            }
+            _ => format!(" Fails: {}.", failing.join("; ")),
         };
+        let counts = broken(&clean(&(counts + &first)), LINE_CHARS).join("\n");
+        let counts = counts.replacen("Fails:", &self.tint("\x1b[1;31m", "Fails:"), 1);
         let next = match self.report.steps().is_empty() {
             true => "",
             false => "\nThe same command with --fix prints what mends it, as a script.",
         };
-        format!("{counts}{first}{next}")
+        format!("{counts}{next}")
     }
 }
 

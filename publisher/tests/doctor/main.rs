@@ -10,5 +10,7 @@ mod malformed;
 mod mending;
 mod ports;
 mod program;
+mod spoiled_card;
+mod spoiled_host;
 mod support;
 mod trees;

@@ -92,7 +92,12 @@ fn the_report_shows_what_is_wrong_with_its_remedy_and_sums_up() {
 fn every_line_shows_what_is_wanted_and_what_is_not_known_says_why_below() {
     let tree = Tree::good(Kind::Mlx5);
     tree.set("proc/sys/kernel/watchdog", "no number");
+    // So much that it takes more than a line to sum it up.
+    tree.set("sys/class/infiniband/mlx5_0/ports/1/phys_state", "3: Disabled");
+    tree.firmware("ROCE_CC_PRIO_MASK", 1, 1);
+    tree.pauses("5");
     let report = tree.examine("default");
+    assert_eq!(report.summary.fail, 3);
     let text = Human { report: &report, colour: false }.to_string();
     for finding in &report.findings {
         let seen = finding.seen.as_deref().unwrap_or("?");

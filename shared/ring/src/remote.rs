@@ -9,11 +9,12 @@
 //! up to the end before one that would be. Tails travel as their low 32 bits in units of 64 bytes,
 //! which is what an RDMA immediate holds.
 
-use tapecast_wire::Position;
 use tapecast_wire::limits::{MAX_RING_BYTES, PAGE_BYTES, RECORD_ALIGN_BYTES, WORD_BYTES};
+use tapecast_wire::{Nanos, Position};
 
 use crate::record::{
-    Extent, Found, ReadError, RecordBuffer, RecordBytes, RecordHead, find, lines_of, span_bytes,
+    Extent, Found, RawRecord, ReadError, RecordBuffer, RecordBytes, RecordHead, find, lines_of,
+    record_of, span_bytes,
 };
 use crate::words::Words;
 
@@ -158,7 +159,7 @@ impl RemoteCursor {
 ///
 /// # Invariants
 /// `position <= tail <= position + capacity`, both aligned to 64.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RemoteReader {
     data: Words,
     capacity: u64,
@@ -255,6 +256,15 @@ impl RemoteReader {
     #[must_use]
     pub const fn capacity_bytes(&self) -> u64 {
         self.capacity
+    }
+
+    /// When the oldest record that is announced and not read was published, as it says itself;
+    /// `None` when there is none.
+    #[must_use]
+    pub fn unread_since(&self) -> Option<Nanos> {
+        let extent = self.clone().locate().ok()??;
+        let header = RawRecord::new(record_of(self.data.atomics(), extent)).header()?;
+        Some(Nanos(header.ts_publish))
     }
 
     /// Finds the next record that is not padding. The loop ends: padding is followed by the start

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tapecast_telemetry::{Jitter, LatencyFigures};
 
-use crate::statistics::{InstrumentAccount, Statistics, Summary};
+use crate::statistics::{ClockFigures, InstrumentAccount, Statistics, Summary};
 
 use super::AbSubscriber;
 use super::arbiter::AbSideCounts;
@@ -69,6 +69,12 @@ impl AbSubscriber {
             reconnects: a.reconnects + b.reconnects,
             lag_bytes: a.lag_bytes.max(b.lag_bytes),
             lag_ns: a.lag_ns.max(b.lag_ns),
+            lag_snapshots: a.lag_snapshots.max(b.lag_snapshots),
+            clock: ClockFigures {
+                one_host: a.clock.one_host && b.clock.one_host,
+                one_way_reliable: a.clock.one_way_reliable && b.clock.one_way_reliable,
+                ..ClockFigures::default()
+            },
             ..Statistics::default()
         };
         if let Some(timing) = self.merge.timing.as_deref() {

@@ -68,6 +68,13 @@ fn write_balance(out: &mut impl Write, paint: Paint, s: &Statistics) -> io::Resu
 }
 
 fn write_timing(out: &mut impl Write, s: &Statistics) -> io::Result<()> {
+    if s.negative_deliveries > 0 {
+        let count = grouped(s.negative_deliveries);
+        writeln!(
+            out,
+            "  {count} delivered before they were published, by two clocks: not in latency"
+        )?;
+    }
     if s.latency.count == 0 {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! What a subscription has seen, in figures.
 
 use crate::clock;
-use crate::statistics::{InstrumentAccount, LatencyCounts, Statistics, Summary};
+use crate::statistics::{ClockFigures, InstrumentAccount, LatencyCounts, Statistics, Summary};
 
 use super::{Phase, Subscriber};
 
@@ -15,7 +15,6 @@ impl Subscriber {
             Phase::Dry => 0,
             Phase::Attached | Phase::Draining => self.receiver.endpoint().lag_bytes(),
         };
-        let age = clock::unix_now().since(self.recorder.last_publish()).get();
         let mut figures = Statistics {
             published: totals.published,
             delivered: totals.delivered,
@@ -25,12 +24,28 @@ impl Subscriber {
             laps: self.laps_before + self.receiver.laps(),
             reconnects: self.reconnects,
             lag_bytes,
-            lag_ns: if lag_bytes == 0 || totals.delivered == 0 { 0 } else { age },
-            clock: self.keeper.clock().into(),
+            lag_ns: if lag_bytes == 0 { 0 } else { self.lag_ns() },
+            lag_snapshots: self.lag_snapshots(lag_bytes),
+            clock: ClockFigures::of(self.keeper.clock(), self.choices.target().is_local()),
             ..Statistics::default()
         };
         self.recorder.fill(&mut figures);
         figures
+    }
+
+    /// How long ago the oldest record that is not read was published. Where the writer has got there
+    /// first, what was delivered last is the oldest that is known.
+    fn lag_ns(&self) -> u64 {
+        let known = (self.receiver.totals().delivered > 0).then(|| self.recorder.last_publish());
+        let since = self.receiver.endpoint().unread_since().or(known);
+        since.map_or(0, |since| clock::unix_now().since(since).get())
+    }
+
+    fn lag_snapshots(&self, lag_bytes: u64) -> Option<u64> {
+        if lag_bytes == 0 {
+            return self.choices.target().is_local().then_some(0);
+        }
+        self.receiver.endpoint().unread_snapshots()
     }
 
     /// Latencies from publish to delivery by bucket, over all sessions: what can be summed over

@@ -10,7 +10,7 @@ use tapecast_subscriber::{
     Wakeup,
 };
 
-use crate::stage::{Book, CENT, OPEN_NS, Setup, Stage};
+use crate::stage::{Book, CENT, OPEN_NS, Setup, Stage, unix_now};
 use crate::{AWHILE, assert_balanced, builder, place, receive, receive_until};
 
 const PRICE: i64 = 18_995 * CENT;
@@ -264,4 +264,30 @@ fn a_publisher_of_another_wire_version_is_named_with_both_versions() {
     assert!(text.contains("99") && text.contains(&ours), "{text}");
     assert!(text.contains("same release"), "{text}");
     answering.join().unwrap();
+}
+
+#[test]
+fn the_lag_is_that_of_the_oldest_snapshot_that_is_not_polled() {
+    let (_folder, socket) = place();
+    let stage = Stage::open(&socket, Setup::default(), &["AAPL"]);
+    let mut subscriber = builder(&socket).connect().unwrap();
+    stage.publish(0, PRICE);
+    receive(&mut subscriber, 1);
+    let none = subscriber.statistics();
+    assert_eq!((none.lag_bytes, none.lag_ns, none.lag_snapshots), (0, 0, Some(0)));
+
+    for step in 1..=3 {
+        stage.publish(0, PRICE + step * CENT);
+    }
+    let (before, told, after) = (unix_now(), subscriber.statistics(), unix_now());
+    assert!(told.lag_bytes > 0);
+    assert_eq!(told.lag_snapshots, Some(3));
+    let mut published = Vec::new();
+    while published.len() < 3 {
+        subscriber.poll(|snapshot| published.push(snapshot.ts_publish())).unwrap();
+    }
+    let ages = before.since(published[0]).get()..=after.since(published[0]).get();
+    assert!(ages.contains(&told.lag_ns), "{} is not in {ages:?}", told.lag_ns);
+    assert_eq!(subscriber.statistics().lag_ns, 0);
+    assert!(told.clock.one_host && told.clock.one_way_reliable);
 }

@@ -109,6 +109,12 @@ impl<I: Inlet> RingEndpoint<I> {
         self.reader.tail().0 - self.reader.position().0
     }
 
+    /// When the oldest record that has arrived and was not read was published.
+    #[must_use]
+    pub fn unread_since(&self) -> Option<Nanos> {
+        self.reader.unread_since()
+    }
+
     /// The cell as this end writes it: for tests of what a liar could write.
     #[cfg(all(test, feature = "verbs"))]
     pub(crate) const fn cell(&self) -> &CellWriter {

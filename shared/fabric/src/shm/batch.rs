@@ -4,7 +4,7 @@ use tapecast_core::account::{Account, Jump, Verdict};
 use tapecast_ring::{BroadcastReader, GatedReader, ReadError, RecordBuffer, RegionReader};
 use tapecast_wire::attach::Policy;
 use tapecast_wire::limits::PAGE_BYTES;
-use tapecast_wire::{Epoch, InstrumentId, Position, Sequence, Snapshot};
+use tapecast_wire::{Epoch, InstrumentId, Nanos, Position, Sequence, Snapshot};
 
 use super::OpenError;
 use super::rests::Rests;
@@ -86,6 +86,22 @@ impl Ring {
         match self {
             Self::Broadcast(reader) | Self::Copied(reader) => reader.lag_bytes(),
             Self::Gated(gated) => gated.reader.lag_bytes(),
+        }
+    }
+
+    /// When the oldest record that was not read was published.
+    pub(super) fn unread_since(&self) -> Option<Nanos> {
+        match self {
+            Self::Broadcast(reader) | Self::Copied(reader) => reader.unread_since(),
+            Self::Gated(gated) => gated.reader.unread_since(),
+        }
+    }
+
+    /// Channel sequence of the newest record in the ring.
+    pub(super) fn channel_sequence(&self) -> Sequence {
+        match self {
+            Self::Broadcast(reader) | Self::Copied(reader) => reader.channel_sequence(),
+            Self::Gated(gated) => gated.reader.channel_sequence(),
         }
     }
 

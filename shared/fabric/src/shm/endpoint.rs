@@ -15,7 +15,7 @@ use tapecast_ring::region::RegionState;
 use tapecast_ring::{
     CellWriter, DirectoryReader, LatestReader, RawRecord, ReadError, RecordBuffer, RegionReader,
 };
-use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, SessionId};
+use tapecast_wire::{Epoch, Instrument, InstrumentId, Nanos, Position, Sequence, SessionId};
 
 use super::batch::{Batch, Progress, Ring, SKIPS_PER_POLL, Stop, Why, hand_over};
 use super::identity::{RegionIdentity, RegionLife};
@@ -108,6 +108,20 @@ impl ShmEndpoint {
     #[inline]
     pub fn lag_bytes(&self) -> u64 {
         if self.over { 0 } else { self.ring.lag_bytes() }
+    }
+
+    /// When the oldest record that is not polled was published; `None` when there is none, and when
+    /// the writer got there first.
+    #[must_use]
+    pub fn unread_since(&self) -> Option<Nanos> {
+        if self.over { None } else { self.ring.unread_since() }
+    }
+
+    /// Snapshots of the channel since the one that was polled last.
+    #[must_use]
+    pub fn unread_snapshots(&self) -> u64 {
+        let newest = if self.over { Sequence(0) } else { self.ring.channel_sequence() };
+        newest.0.saturating_sub(self.progress.sequence.0)
     }
 
     /// Asks for the descriptor ([`AsFd`]) to become readable when something is published or the

@@ -1,6 +1,6 @@
 //! The reading end of a broadcast ring.
 
-use tapecast_wire::{Position, Sequence};
+use tapecast_wire::{Nanos, Position, Sequence};
 
 use super::{
     BroadcastShapeError, CHANNEL_SEQUENCE_WORD, INTENT_WORD, TAIL_WORD, check_shape, is_aligned,
@@ -130,6 +130,14 @@ impl BroadcastReader {
     #[must_use]
     pub fn lag_bytes(&self) -> u64 {
         self.tail().0.saturating_sub(self.position)
+    }
+
+    /// When the oldest record that is not read was published, as it says itself; `None` when there
+    /// is none, and when the writer got there first.
+    #[must_use]
+    pub fn unread_since(&self) -> Option<Nanos> {
+        let header = self.clone().inspect(|record| record.header()).ok()???;
+        Some(Nanos(header.ts_publish))
     }
 
     /// Bytes of the ring.
@@ -288,6 +296,18 @@ impl GatedReader {
     #[must_use]
     pub fn lag_bytes(&self) -> u64 {
         self.reader.lag_bytes()
+    }
+
+    /// As [`BroadcastReader::unread_since`].
+    #[must_use]
+    pub fn unread_since(&self) -> Option<Nanos> {
+        self.reader.unread_since()
+    }
+
+    /// As [`BroadcastReader::channel_sequence`].
+    #[must_use]
+    pub fn channel_sequence(&self) -> Sequence {
+        self.reader.channel_sequence()
     }
 
     /// Gives up lending.
