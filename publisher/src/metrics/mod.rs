@@ -12,6 +12,7 @@ mod device;
 mod feed;
 mod journal;
 mod network;
+mod offset;
 mod sender;
 mod server;
 mod sessions;
