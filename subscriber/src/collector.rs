@@ -95,8 +95,8 @@ impl Collector for SubscriberCollector {
 const DELIVERY: Named = Named(
     "tapecast_sdk_delivery_seconds",
     "From publishing to being handed to the application, initial images left out. Two clocks: see \
-     tapecast_sdk_clock_error_seconds. What by them came before it was published is not here but in \
-     tapecast_sdk_negative_deliveries_total.",
+     tapecast_sdk_clock_error_seconds. What by them came before it was published is not here but \
+     in tapecast_sdk_negative_deliveries_total.",
 );
 
 const END_TO_END: Named = Named(
@@ -197,8 +197,8 @@ fn gauges(statistics: &Statistics) -> [Told<Option<f64>>; 10] {
         ),
         (
             "tapecast_sdk_interarrival_jitter_seconds",
-            "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel, also where \
-             they make transit times negative.",
+            "Jitter as RFC 3550 section 6.4.1 defines it. Offsets between clocks cancel, also \
+             where they make transit times negative.",
             Some(seconds(statistics.jitter.rfc3550_ns)),
         ),
         (

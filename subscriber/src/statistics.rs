@@ -33,8 +33,8 @@ pub struct Statistics {
     pub published: u64,
     /// Snapshots handed to the application.
     pub delivered: u64,
-    /// Snapshots that a newer one replaced because this subscriber did not keep up, or has asked for
-    /// a least interval.
+    /// Snapshots that a newer one replaced because this subscriber did not keep up, or has asked
+    /// for a least interval.
     pub conflated: u64,
     /// Snapshots that nothing accounts for: 0, or there is a bug.
     pub lost: u64,

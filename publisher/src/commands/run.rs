@@ -33,7 +33,7 @@ use crate::config::{
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedFigures, FeedQueue, Playback, StopFlag};
 use crate::journal::{self, JournalReport, JournalThread};
 use crate::logging;
-use crate::metrics::{Identity, MetricsServer, MetricsThread, Sources};
+use crate::metrics::{Certificates, Identity, MetricsServer, MetricsThread, Sources};
 use crate::report::{Findings, Report, ReportFile};
 use crate::sender::{SenderFigures, SenderReport};
 use crate::service::ServiceManager;
@@ -284,6 +284,10 @@ impl Start<'_> {
             directory: Arc::clone(&directory),
             reloads: reloads.record(),
             journal: scribe.as_ref().map(JournalThread::figures),
+            certificates: Certificates {
+                server: listener.tls().cloned(),
+                metrics: metrics.as_ref().and_then(MetricsThread::tls).cloned(),
+            },
             device,
         });
         if let (Some(metrics), Some(sources)) = (&metrics, sources) {

@@ -11,8 +11,7 @@ use crate::source::SourceStats;
 ///
 /// Counts of the books are shown with each step; what has to be right while the feed waits for the
 /// sender, in [`FeedGauges`](super::FeedGauges). What the source says costs strings, so it is
-/// written down only when somebody has asked since: while a source waits for its input it may be
-/// one question behind.
+/// written down only when somebody has asked since, and before a source waits for its input.
 #[derive(Clone, Debug, Default)]
 pub struct FeedFigures(Arc<Shared>);
 
@@ -38,6 +37,8 @@ pub struct FeedReading {
 #[derive(Debug)]
 pub(super) struct FeedScribe {
     figures: FeedFigures,
+    /// Types of messages that are told from the beginning on.
+    types: Vec<String>,
     answered: u64,
 }
 
@@ -55,8 +56,8 @@ impl FeedFigures {
 }
 
 impl FeedScribe {
-    pub(super) const fn new(figures: FeedFigures) -> Self {
-        Self { figures, answered: 0 }
+    pub(super) const fn new(figures: FeedFigures, types: Vec<String>) -> Self {
+        Self { figures, types, answered: 0 }
     }
 
     /// The feed went a step. `reading` is only made when somebody has asked.
@@ -71,7 +72,12 @@ impl FeedScribe {
     }
 
     /// Writes a reading down, unless it is being read: the feed does not wait.
-    pub(super) fn answer(&mut self, reading: FeedReading) {
+    pub(super) fn answer(&mut self, mut reading: FeedReading) {
+        let seen = &mut reading.source.by_type;
+        let missing =
+            self.types.iter().filter(|kind| !seen.iter().any(|(known, _)| known == *kind));
+        let missing: Vec<_> = missing.map(|kind| (kind.clone(), 0)).collect();
+        seen.extend(missing);
         let Shared { asked, reading: place, .. } = &*self.figures.0;
         let asked = asked.get();
         if let Ok(mut place) = place.try_lock() {
@@ -93,7 +99,7 @@ mod tests {
     #[test]
     fn a_reading_is_made_once_for_each_question_and_counts_of_events_are_always_fresh() {
         let figures = FeedFigures::default();
-        let mut scribe = FeedScribe::new(figures.clone());
+        let mut scribe = FeedScribe::new(figures.clone(), Vec::new());
         let books = |events| BookStats { events, gaps: events / 2, ..BookStats::default() };
         scribe.on_step(&books(1), || panic!("nobody has asked"));
         assert_eq!(figures.read().books, books(1));
@@ -104,9 +110,21 @@ mod tests {
     }
 
     #[test]
+    fn types_that_have_not_come_yet_are_told_as_zero() {
+        let figures = FeedFigures::default();
+        let types = ["A", "D"].map(str::to_owned).to_vec();
+        let mut scribe = FeedScribe::new(figures.clone(), types);
+        let by_type = vec![("D".to_owned(), 3), ("x".to_owned(), 1)];
+        let source = SourceStats { by_type, messages: 4, ..SourceStats::default() };
+        scribe.answer(FeedReading { source, ..FeedReading::default() });
+        let told = [("D", 3), ("x", 1), ("A", 0)].map(|(kind, count)| (kind.to_owned(), count));
+        assert_eq!(figures.read().source.by_type, told);
+    }
+
+    #[test]
     fn a_feed_does_not_wait_for_its_reader_and_answers_later() {
         let figures = FeedFigures::default();
-        let mut scribe = FeedScribe::new(figures.clone());
+        let mut scribe = FeedScribe::new(figures.clone(), Vec::new());
         let _asked = figures.read();
         let held = figures.0.reading.lock().unwrap();
         scribe.on_step(&BookStats::default(), || reading(1));

@@ -99,8 +99,6 @@ pub struct Feed<S> {
     marks_end: bool,
     meter: Option<ProgressMeter>,
     advances: u32,
-    /// For the metrics endpoint, where there is one.
-    scribe: Option<FeedScribe>,
 }
 
 impl<S: Source> Feed<S> {
@@ -108,14 +106,18 @@ impl<S: Source> Feed<S> {
     #[must_use]
     pub fn new(source: S, books: BookBuilder<Encoder>, playback: Playback) -> Self {
         let Playback { pacer, receive_time, looping, marks_end, meter } = playback;
-        let sink = FeedSink { books, pacer, receive_time, stamp: None };
-        Self { source, sink, looping, marks_end, meter, advances: 0, scribe: None }
+        let sink = FeedSink { books, pacer, receive_time, stamp: None, scribe: None };
+        Self { source, sink, looping, marks_end, meter, advances: 0 }
     }
 
     /// The same, which shows what it does in `figures`.
     #[must_use]
-    pub fn with_figures(self, figures: Option<FeedFigures>) -> Self {
-        Self { scribe: figures.map(FeedScribe::new), ..self }
+    pub fn with_figures(mut self, figures: Option<FeedFigures>) -> Self {
+        let types = || self.source.message_types();
+        self.sink.scribe = figures.map(|figures| FeedScribe::new(figures, types()));
+        // What is known before the first message, and which types there are.
+        self.sink.tell(|| self.source.stats());
+        self
     }
 
     /// Waits for `started`, then plays to the end.
@@ -182,16 +184,15 @@ impl<S: Source> Feed<S> {
 
     #[inline]
     fn show_figures(&mut self) {
-        let Self { source, sink, scribe, .. } = self;
+        let Self { source, sink: FeedSink { books, scribe, .. }, .. } = self;
         if let Some(scribe) = scribe {
-            scribe.on_step(&sink.books.stats(), || reading(source, sink));
+            let books = books.stats();
+            scribe.on_step(&books, || FeedReading { source: source.stats(), books });
         }
     }
 
     fn into_end(mut self, outcome: FeedOutcome) -> FeedEnd {
-        if let Some(scribe) = &mut self.scribe {
-            scribe.answer(reading(&self.source, &self.sink));
-        }
+        self.sink.tell(|| self.source.stats());
         let books = self.sink.books.stats();
         let encoder = self.sink.books.sink();
         encoder.queue().ring();
@@ -211,10 +212,6 @@ impl<S: Source> Feed<S> {
     }
 }
 
-fn reading(source: &impl Source, sink: &FeedSink) -> FeedReading {
-    FeedReading { source: source.stats(), books: sink.books.stats() }
-}
-
 const fn count(stats: &SourceStats) -> ProgressCount {
     ProgressCount { messages: stats.messages, bytes: stats.bytes_read }
 }
@@ -227,9 +224,18 @@ struct FeedSink {
     receive_time: ReceiveTime,
     /// Where in the feed the last event stood; `None` before the first.
     stamp: Option<FeedStamp>,
+    /// For the metrics endpoint, where there is one.
+    scribe: Option<FeedScribe>,
 }
 
 impl FeedSink {
+    /// Shows what the source says, asked or not.
+    fn tell(&mut self, stats: impl FnOnce() -> SourceStats) {
+        if let Some(scribe) = &mut self.scribe {
+            scribe.answer(FeedReading { source: stats(), books: self.books.stats() });
+        }
+    }
+
     /// Tells the subscribers of every instrument that was published that nothing follows.
     fn mark_all_ended(&mut self) {
         let Some(stamp) = self.stamp else { return };
@@ -332,5 +338,10 @@ impl EventSink for FeedSink {
         });
         self.hold();
         self.work(|books| books.on_snapshot(draft, bids, asks));
+    }
+
+    /// Whoever asks while the input pauses shall not be told of what was before.
+    fn on_pause(&mut self, stats: impl FnOnce() -> SourceStats) {
+        self.tell(stats);
     }
 }

@@ -151,6 +151,7 @@ impl Collector for Publisher {
         if let Some(journal) = &sources.journal {
             journal::collect(&mut out, journal.read());
         }
+        sources.certificates.collect(&mut out);
         if let Some(device) = &sources.device {
             device.collect(&mut out);
         }

@@ -30,9 +30,14 @@ impl Device {
         let port = self.port.to_string();
         let labels = [("device", self.name.as_str()), ("port", port.as_str())];
         for (file, value) in counters(&folder.join("hw_counters")) {
-            // How long the driver keeps what it has read, in milliseconds: no counter.
-            if file != "lifespan" {
-                out.named_counter(format!("rdma_{file}_total"), help(&file), &labels, value);
+            match Kind::of(&file) {
+                Kind::Counter => {
+                    out.named_counter(format!("rdma_{file}_total"), help(&file), &labels, value);
+                }
+                Kind::Level => {
+                    out.named_gauge(format!("rdma_{file}"), level(&file), &labels, value)
+                }
+                Kind::Setting => {}
             }
         }
         for (file, value) in counters(&folder.join("counters")) {
@@ -60,6 +65,32 @@ impl Device {
     }
 }
 
+/// What a file of the hardware's is. Nothing in it says so; these are the names that drivers give
+/// to what is no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A count that only rises.
+    Counter,
+    /// A number that comes and goes, e.g. queue pairs in use, and the most there were (bnxt_re).
+    Level,
+    /// How long the driver keeps what it has read, in milliseconds.
+    Setting,
+}
+
+impl Kind {
+    fn of(file: &str) -> Self {
+        match file {
+            "lifespan" => Self::Setting,
+            _ if file.starts_with("active_") || file.starts_with("watermark_") => Self::Level,
+            _ => Self::Counter,
+        }
+    }
+}
+
+fn level(file: &str) -> String {
+    format!("The device's number {file}: no counter, it may fall.")
+}
+
 fn help(file: &str) -> String {
     format!("The device's counter {file}.")
 }
@@ -77,4 +108,44 @@ fn counters(folder: &Path) -> Vec<(String, f64)> {
         entries.filter_map(Result::ok).filter_map(|entry| number(entry.path())).collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::proto::MetricType;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_and_goes_is_a_gauge_and_what_only_rises_a_counter() {
+        let class = tempfile::tempdir().unwrap();
+        let folder = class.path().join("bnxt_re0/ports/1/hw_counters");
+        fs::create_dir_all(&folder).unwrap();
+        let files =
+            ["active_qps", "rx_write_req", "lifespan", "watermark_qps", "rnr_nak_retry_err"];
+        for (file, value) in files.iter().zip(1..) {
+            fs::write(folder.join(file), format!("{value}\n")).unwrap();
+        }
+        let name = "bnxt_re0".to_owned();
+        let device = Device { name, port: 1, class: class.path().to_owned() };
+        let mut out = Families::default();
+        device.collect(&mut out);
+        let told: Vec<_> = out
+            .into_inner()
+            .into_iter()
+            .map(|family| {
+                let metric = &family.get_metric()[0];
+                let value = metric.get_gauge().get_value() + metric.get_counter().get_value();
+                (family.name().to_owned(), family.get_field_type(), value)
+            })
+            .collect();
+        let expected = [
+            ("rdma_active_qps", MetricType::GAUGE, 1.0),
+            ("rdma_rnr_nak_retry_err_total", MetricType::COUNTER, 5.0),
+            ("rdma_rx_write_req_total", MetricType::COUNTER, 2.0),
+            ("rdma_watermark_qps", MetricType::GAUGE, 4.0),
+        ];
+        let expected = expected.map(|(name, kind, value)| (name.to_owned(), kind, value));
+        assert_eq!(told, expected);
+    }
 }

@@ -33,14 +33,13 @@ fn messages(out: &mut Families, reading: &FeedReading) {
     out.counter(
         Named(
             "tapecast_feed_messages_total",
-            "Messages read from the feed, as it said when it last went on; while a source waits \
-             for its input this may be one scrape behind.",
+            "Messages read from the feed. While it goes on this may be one scrape behind.",
         ),
         source.messages,
     );
     let by_type = Named(
         "tapecast_feed_messages_by_type_total",
-        "Messages by type, as the feed names them; up to one scrape behind.",
+        "Messages by type, as the feed names them. While it goes on this may be one scrape behind.",
     );
     for (kind, count) in &source.by_type {
         out.counter_of(by_type, &[("type", kind)], *count as f64);

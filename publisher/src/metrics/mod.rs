@@ -5,6 +5,7 @@
 //! [`FeedFigures`]), or is the conductor's answer to a question; nothing on the path of market data
 //! waits for it or allocates for it. Names and meanings stand beside the code that fills them in.
 
+mod certificates;
 mod clock;
 mod collector;
 mod connections;
@@ -12,6 +13,7 @@ mod device;
 mod feed;
 mod journal;
 mod network;
+mod offset;
 mod sender;
 mod server;
 mod sessions;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use tapecast_fabric::pool::Pool;
 use tapecast_wire::Epoch;
 
+pub use certificates::Certificates;
 pub use device::Device;
 pub use server::{MetricsError, MetricsServer, MetricsThread};
 
@@ -69,6 +72,8 @@ pub struct Sources {
     pub reloads: ReloadRecord,
     /// The journal, where there is one.
     pub journal: Option<JournalFigures>,
+    /// Certificates, where TLS is on.
+    pub certificates: Certificates,
     /// The RDMA device, where there is one.
     pub device: Option<Device>,
 }

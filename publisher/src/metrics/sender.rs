@@ -87,8 +87,8 @@ fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
     out.counter_seconds(
         Named(
             "tapecast_sender_busy_seconds_total",
-            "Time of duty cycles that did something, looking after subscribers included; its rate is \
-             the sender's utilisation.",
+            "Time of duty cycles that did something, looking after subscribers included; its rate \
+             is the sender's utilisation.",
         ),
         busy_ns,
     );
@@ -114,8 +114,8 @@ fn duty_cycles(out: &mut Families, reading: &SenderReading, now: Nanos) {
     out.gauge(
         Named(
             "tapecast_sender_beat_age_seconds",
-            "Since the sender's last duty cycle began. It sleeps at most 0.1 s; more than 1 s means \
-             that it hangs.",
+            "Since the sender's last duty cycle began. It sleeps at most 0.1 s; more than 1 s \
+             means that it hangs.",
         ),
         seconds(age.0),
     );

@@ -80,6 +80,7 @@ pub struct MetricsThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     scraper: Arc<OnceLock<Scraper>>,
+    tls: Option<TlsIdentity>,
 }
 
 /// What is told: all, once there is all; before that, that the publisher starts.
@@ -129,6 +130,7 @@ impl MetricsServer {
         };
         let (stop, stopped) = oneshot::channel();
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let shared_tls = tls.clone();
         let thread = std::thread::Builder::new().name("tapecast-metrics".to_owned());
         let serving = move || {
             runtime.block_on(async {
@@ -140,11 +142,17 @@ impl MetricsServer {
         };
         let thread = thread.spawn(serving).map_err(MetricsError::Start)?;
         info!(url = format!("{scheme}://{address}/metrics"), "figures are served");
-        Ok(MetricsThread { stop: Some(stop), thread: Some(thread), scraper })
+        Ok(MetricsThread { stop: Some(stop), thread: Some(thread), scraper, tls: shared_tls })
     }
 }
 
 impl MetricsThread {
+    /// The endpoint's certificate, where TLS is on.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&TlsIdentity> {
+        self.tls.as_ref()
+    }
+
     /// From now on all is told, from `sources`.
     ///
     /// # Errors
@@ -302,6 +310,7 @@ mod tests {
     use tapecast_fabric::pool::{Pool, PoolConfig};
     use tapecast_wire::Epoch;
 
+    use super::super::Certificates;
     use super::super::connections::CONNECTIONS_MAX;
     use super::*;
     use crate::conductor::{Asker, ReloadRecord, questions};
@@ -330,6 +339,7 @@ mod tests {
             directory: Arc::new(Directory::new(1)),
             reloads: ReloadRecord::begun(),
             journal: None,
+            certificates: Certificates::default(),
             device: None,
         }
     }

@@ -1,9 +1,8 @@
 //! Series of the sessions: each of them, and all together.
 
-use tapecast_fabric::ClockReport;
 use tapecast_wire::Nanos;
 
-use super::Identity;
+use super::{Identity, offset};
 use crate::conductor::{Figures, SessionFigures};
 use tapecast_telemetry::families::{Families, Labels, Named, flag, seconds};
 
@@ -27,7 +26,7 @@ pub(super) fn collect(
         let id = session.id.0.to_string();
         let labels = [("session", id.as_str()), ("subscriber", session.name.as_str())];
         each(out, session, &labels, identity);
-        clock(out, session, &labels, identity);
+        offset::collect(out, &session.timing.clock, &labels, identity);
         lag(out, session, &labels, published);
         heartbeat(out, session, &labels, now);
         send_queue(out, session, &labels);
@@ -53,8 +52,8 @@ fn totals(out: &mut Families, figures: &Figures) {
         (
             Named(
                 "tapecast_conflated_snapshots_total",
-                "Snapshots that a newer one replaced because a subscriber did not keep up or asked for \
-                 a least interval, all sessions together.",
+                "Snapshots that a newer one replaced because a subscriber did not keep up or asked \
+                 for a least interval, all sessions together.",
             ),
             totals.conflated,
         ),
@@ -135,8 +134,8 @@ fn fan_out(out: &mut Families, figures: &Figures) {
             Named(
                 "tapecast_fan_out_first_seconds",
                 "From publishing a sampled snapshot to its first subscriber. Sampled is the first \
-                 snapshot of each 0.1 s that at least two received directly; a subscriber to which it \
-                 came before it was published, by the two clocks, is left out.",
+                 snapshot of each 0.1 s that at least two received directly; a subscriber to which \
+                 it came before it was published, by the two clocks, is left out.",
             ),
             &fan_out.first,
         ),
@@ -233,52 +232,6 @@ fn send_queue(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) 
     }
 }
 
-/// On one host there is one clock, and nothing to measure.
-fn clock(out: &mut Families, session: &SessionFigures, labels: Labels<'_>, identity: &Identity) {
-    let clock = &session.timing.clock;
-    let (same, known) = (identity.fabric == "shm", clock.round_trip_ns > 0);
-    for (name, value) in [
-        (
-            Named(
-                "tapecast_subscriber_clock_offset_seconds",
-                "The subscriber's clock less the publisher's, from round trips over the control \
-                 plane; 0 on one host, and before anything is known.",
-            ),
-            clock.offset_ns as f64 / 1e9,
-        ),
-        (
-            Named(
-                "tapecast_subscriber_clock_error_seconds",
-                "How wrong that offset may be: half the shortest round trip, and what clocks may \
-                 have drifted since.",
-            ),
-            seconds(clock.error_ns),
-        ),
-        (
-            Named(
-                "tapecast_subscriber_round_trip_seconds",
-                "Round trip between subscriber and publisher over the control plane. Needs no \
-                 common clock; 0 on one host.",
-            ),
-            seconds(clock.round_trip_ns),
-        ),
-        (
-            Named(
-                "tapecast_subscriber_one_way_reliable",
-                "Whether one-way latencies of this subscriber can be relied on: one host, or a \
-                 clock offset and error below metrics.clock_error_max_us.",
-            ),
-            flag(same || known && is_within(clock, identity.clock_error_max_ns)),
-        ),
-    ] {
-        out.gauge_of(name, labels, value);
-    }
-}
-
-const fn is_within(clock: &ClockReport, max_ns: u64) -> bool {
-    clock.error_ns <= max_ns && clock.offset_ns.unsigned_abs() <= max_ns
-}
-
 fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
     let counts = &session.stats.counts;
     for (name, value) in [
@@ -292,8 +245,8 @@ fn counts(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         (
             Named(
                 "tapecast_subscriber_conflated_snapshots_total",
-                "Snapshots that a newer one replaced for this session: it did not keep up, or asked \
-                 for a least interval (tapecast_subscriber_min_interval_seconds).",
+                "Snapshots that a newer one replaced for this session: it did not keep up, or \
+                 asked for a least interval (tapecast_subscriber_min_interval_seconds).",
             ),
             counts.conflated,
         ),
@@ -375,8 +328,8 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
         (
             Named(
                 "tapecast_subscriber_delivery_max_seconds",
-                "Longest time from publishing to being received in the delivery distribution, since \
-                 the subscriber started.",
+                "Longest time from publishing to being received in the delivery distribution, \
+                 since the subscriber started.",
             ),
             latency.max_ns,
         ),
@@ -385,8 +338,8 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
                 "tapecast_subscriber_latency_spread_seconds",
                 "Jitter as the spread of the distribution: 99th percentile less median of the \
                  deliveries in the delivery distribution, since the subscriber started. An offset \
-                 between clocks cancels to about a thousandth of itself, unless it makes deliveries \
-                 negative: those are left out, and with nothing left this is 0.",
+                 between clocks cancels to about a thousandth of itself, unless it makes \
+                 deliveries negative: those are left out, and with nothing left this is 0.",
             ),
             latency.p99_ns.saturating_sub(latency.p50_ns),
         ),
@@ -394,9 +347,9 @@ fn latency(out: &mut Families, session: &SessionFigures, labels: Labels<'_>) {
             Named(
                 "tapecast_subscriber_interarrival_jitter_seconds",
                 "Jitter as RFC 3550 section 6.4.1 defines it: a running mean of how much the \
-                 transit time changes from one snapshot to the next, J += (|D| - J) / 16, since this \
-                 session began. Offsets between clocks cancel, also where they make transit times \
-                 negative.",
+                 transit time changes from one snapshot to the next, J += (|D| - J) / 16, since \
+                 this session began. Offsets between clocks cancel, also where they make transit \
+                 times negative.",
             ),
             session.timing.jitter_ns,
         ),

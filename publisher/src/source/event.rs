@@ -4,6 +4,7 @@
 
 use tapecast_wire::{Flags, InstrumentId, Level, TradingStatus};
 
+use super::SourceStats;
 use crate::book::SnapshotDraft;
 
 /// Side of an order or level.
@@ -141,5 +142,11 @@ pub trait EventSink {
     /// a sink that looks at single changes has no use for them.
     fn on_snapshot(&mut self, draft: &SnapshotDraft, bids: &[Level], asks: &[Level]) {
         let _unused = (draft, bids, asks);
+    }
+
+    /// The input pauses: nothing more of it has come for a moment, and whoever reads it is about to
+    /// wait, perhaps for long. `stats` are the source's counts as they will stay meanwhile.
+    fn on_pause(&mut self, stats: impl FnOnce() -> SourceStats) {
+        drop(stats);
     }
 }

@@ -14,6 +14,9 @@ use crate::feed::StopFlag;
 /// Longest time without a look at the order to stop.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+/// A feed that goes on says something within this time.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
 /// An open input. Reading waits for what a pipe's writer has not written yet, but not through an
 /// order to stop: then it fails.
 #[derive(Debug)]
@@ -35,6 +38,12 @@ impl InputFile {
         let facts = file.metadata()?;
         let may_wait = !facts.is_file() && !facts.is_dir();
         Ok((Self { file, stop: stop.clone(), may_wait, path: path.to_owned() }, facts))
+    }
+
+    /// Whether nothing comes for a moment, so that the next read may wait for long.
+    pub(super) fn pauses(&self) -> bool {
+        let mut awaited = [PollFd::new(&self.file, PollFlags::IN)];
+        self.may_wait && matches!(poll(&mut awaited, Some(&MOMENT)), Ok(0))
     }
 
     /// Waits until a read would not.

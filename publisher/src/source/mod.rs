@@ -64,6 +64,12 @@ pub trait Source: Send {
     /// Counts so far.
     fn stats(&self) -> SourceStats;
 
+    /// Types of messages that such an input has, as [`SourceStats::by_type`] names them; others may
+    /// come all the same.
+    fn message_types(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Where the input was cut, if it was and the source was told to accept that: the byte offset
     /// (unpacked) of the first thing that is not whole.
     fn truncated_at(&self) -> Option<u64> {

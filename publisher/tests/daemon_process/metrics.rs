@@ -1,8 +1,11 @@
 //! The metrics endpoint of the real daemon, as Prometheus and a load balancer see it.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use rustix::process::Signal;
 use tapecast_fabric::{CELL_TRANSIT_WORDS, Timing};
@@ -473,6 +476,16 @@ fn with_certificates_only_those_who_have_one_are_answered() {
     };
     let text = String::from_utf8_lossy(&answered.stdout).into_owned();
     assert!(text.contains("tapecast_build_info{"), "{text}{}", stderr(&answered));
+    // Over shared memory the publisher has no other certificate than the endpoint's.
+    let expiry: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("tapecast_certificate_expiry_timestamp_seconds{"))
+        .collect();
+    let [expiry] = &expiry[..] else { panic!("{expiry:?}") };
+    assert!(expiry.contains(r#"certificate="metrics""#), "{expiry}");
+    let end: f64 = expiry.rsplit_once(' ').unwrap().1.parse().unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!(end > now + 86_400.0, "{end} {now}");
     assert!(!ask(None).unwrap().status.success(), "nobody without a certificate");
     // Plain HTTP is no TLS, and the endpoint lives on.
     let mut plain = TcpStream::connect(address).unwrap();
@@ -487,9 +500,8 @@ fn with_certificates_only_those_who_have_one_are_answered() {
     assert!(daemon.wait().success());
 }
 
-#[test]
-fn a_publisher_that_waits_for_its_input_lives_and_is_not_ready() {
-    let bench = Bench::new();
+/// A pipe for a feed.
+fn pipe(bench: &Bench) -> PathBuf {
     let pipe = bench.path("feed.itch50");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -499,6 +511,40 @@ fn a_publisher_that_waits_for_its_input_lives_and_is_not_ready() {
         0,
     )
     .unwrap();
+    pipe
+}
+
+#[test]
+fn what_was_read_before_a_pipe_pauses_is_told_in_its_first_scrape() {
+    let bench = Bench::new();
+    let pipe = pipe(&bench);
+    let day = std::fs::read(bench.generate("day.itch50", 2_000)).unwrap();
+    let mut served = Served::begin(&bench, ["--source", "itch", "--file", pipe.to_str().unwrap()]);
+    // All but the last message, and a byte of that; then nothing, and nobody has asked yet.
+    let mut writer = OpenOptions::new().write(true).open(&pipe).unwrap();
+    let mut cut = 0;
+    let mut messages = 0;
+    while cut + 2 < day.len() && messages < 1_999 {
+        cut += 2 + usize::from(u16::from_be_bytes([day[cut], day[cut + 1]]));
+        messages += 1;
+    }
+    writer.write_all(&day[..=cut]).unwrap();
+    served.until("what was read is told", |series| {
+        series.iter().any(|(key, value)| {
+            key.starts_with("tapecast_feed_messages_total") && *value == 1_999.0
+        })
+    });
+    let series = served.scrape();
+    assert_eq!(value(&series, "tapecast_feed_messages_by_type_total"), 1_999.0);
+    assert_eq!(value(&series, "tapecast_feed_read_bytes_total"), (cut + 1) as f64);
+    let unseen = of(&series, "tapecast_feed_messages_by_type_total", r#"type="N""#);
+    assert_eq!(unseen.map(|(_, count)| count), Some(0.0), "types that have not come yet are there");
+}
+
+#[test]
+fn a_publisher_that_waits_for_its_input_lives_and_is_not_ready() {
+    let bench = Bench::new();
+    let pipe = pipe(&bench);
     let mut served = Served::begin(&bench, ["--source", "itch", "--file", pipe.to_str().unwrap()]);
     assert_eq!(served.get("/healthz").0, 200);
     assert_eq!(served.get("/readyz"), (503, "the source is being opened\n".to_owned()));

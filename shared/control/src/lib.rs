@@ -70,4 +70,4 @@ pub use pending::{AnswerError, Pending};
 pub use remote::{ClientName, Peer};
 pub use socket_path::{PathError, SOCKET_PATH_BYTES_MAX};
 pub use tcp::{AnyListener, TcpListener, TcpListenerOptions};
-pub use tls::{TlsFileError, TlsFiles, TlsIdentity};
+pub use tls::{CertificateEnds, TlsFileError, TlsFiles, TlsIdentity};

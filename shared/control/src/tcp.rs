@@ -157,6 +157,15 @@ impl AnyListener {
         }
     }
 
+    /// The publisher's certificate, where there is one.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&TlsIdentity> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(listener) => listener.tls(),
+        }
+    }
+
     /// Changes which users of this host may attach, for connections from now on. Over TCP there
     /// are none, and nothing changes.
     ///

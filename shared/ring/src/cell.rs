@@ -17,10 +17,10 @@
 //! ```
 //!
 //! `negative` counts deliveries that by the two clocks came before they were published: no bucket
-//! has them. `receives` counts the receive work requests that the subscriber ever posted, where its fabric
-//! has such things. A request asks for the newest snapshot of one instrument, or drops one; the
-//! publisher says how many it has taken, and the subscriber never has more than [`CELL_REQUESTS`]
-//! of them open.
+//! has them. `receives` counts the receive work requests that the subscriber ever posted, where its
+//! fabric has such things. A request asks for the newest snapshot of one instrument, or drops one;
+//! the publisher says how many it has taken, and the subscriber never has more than
+//! [`CELL_REQUESTS`] of them open.
 //!
 //! Where the cell is written from afar, nothing says that a word arrives as a whole: a device may
 //! copy byte by byte while the publisher reads. So what decides something there carries a seal over

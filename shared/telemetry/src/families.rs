@@ -66,11 +66,12 @@ impl Families {
 
     /// One series of a value.
     pub fn gauge_of(&mut self, name: Named, labels: Labels<'_>, value: f64) {
-        let mut gauge = Gauge::default();
-        gauge.set_value(value);
-        let mut metric = Metric::default();
-        metric.set_gauge(gauge);
-        self.add((name.0, name.1), MetricType::GAUGE, labels, metric);
+        self.add((name.0, name.1), MetricType::GAUGE, labels, valued(value));
+    }
+
+    /// One series of a value whose name is only known now.
+    pub fn named_gauge(&mut self, name: String, help: String, labels: Labels<'_>, value: f64) {
+        self.add((&name, &help), MetricType::GAUGE, labels, valued(value));
     }
 
     /// Latencies without labels.
@@ -84,8 +85,8 @@ impl Families {
         self.latencies_up_to(name, labels, buckets, |_| true);
     }
 
-    /// One series of latencies with fewer bounds: those of a microsecond and more that are 1, 2 or 5
-    /// times a power of ten. For what each session has, so that a scrape of many stays small.
+    /// One series of latencies with fewer bounds: those of a microsecond and more that are 1, 2 or
+    /// 5 times a power of ten. For what each session has, so that a scrape of many stays small.
     pub fn coarse_latencies_of(
         &mut self,
         name: Named,
@@ -154,6 +155,14 @@ fn counted(value: f64) -> Metric {
     counter.set_value(value);
     let mut metric = Metric::default();
     metric.set_counter(counter);
+    metric
+}
+
+fn valued(value: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = Metric::default();
+    metric.set_gauge(gauge);
     metric
 }
 

@@ -33,8 +33,8 @@ impl Subscriber {
         figures
     }
 
-    /// How long ago the oldest record that is not read was published. Where the writer has got there
-    /// first, what was delivered last is the oldest that is known.
+    /// How long ago the oldest record that is not read was published. Where the writer has got
+    /// there first, what was delivered last is the oldest that is known.
     fn lag_ns(&self) -> u64 {
         let known = (self.receiver.totals().delivered > 0).then(|| self.recorder.last_publish());
         let since = self.receiver.endpoint().unread_since().or(known);

@@ -69,6 +69,11 @@ impl<R: Read> ContentReader<R> {
         self.name.to_string()
     }
 
+    /// The input, where nothing is left of what was read from it.
+    pub(super) const fn starved_input(&self) -> Option<&R> {
+        if self.raw_start == self.raw_end { Some(&self.input) } else { None }
+    }
+
     /// The input, to rewind it.
     pub(super) fn into_input(self) -> R {
         self.input

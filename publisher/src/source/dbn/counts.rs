@@ -36,10 +36,11 @@ impl Counts {
 
     /// Orders and levels by action letter, the rest by type name.
     pub(super) fn by_type(&self) -> Vec<(String, u64)> {
-        let actions =
-            (0..=u8::MAX).map(|action| (printable(action), self.actions[usize::from(action)]));
-        let types = (0..=u8::MAX).map(|rtype| (type_name(rtype), self.of(rtype)));
-        actions.chain(types).filter(|(_, count)| *count > 0).collect()
+        let seen = |counts: &[u64; 256], name: fn(u8) -> String| -> Vec<(String, u64)> {
+            let seen = (0..=u8::MAX).zip(*counts).filter(|(_, count)| *count > 0);
+            seen.map(|(kind, count)| (name(kind), count)).collect()
+        };
+        [seen(&self.actions, printable), seen(&self.types, type_name)].concat()
     }
 
     fn of(&self, rtype: u8) -> u64 {

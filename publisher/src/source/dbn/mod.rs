@@ -63,6 +63,8 @@ pub struct DbnSource<R = InputFile> {
     translator: Translator,
     counts: Counts,
     bytes_total: Option<u64>,
+    /// Whether an input gives nothing more for a moment.
+    pauses: fn(&R) -> bool,
     ended: bool,
     truncation: Option<DbnError>,
 }
@@ -87,6 +89,7 @@ impl DbnSource<InputFile> {
         let (file, bytes) = open_file(path, &options.stop)?;
         let mut source = Self::from_reader(&path.display().to_string(), file, options)?;
         source.bytes_total = bytes;
+        source.pauses = InputFile::pauses;
         Ok(source)
     }
 }
@@ -109,6 +112,7 @@ impl<R: Read> DbnSource<R> {
             translator: Translator::new(bindings, kind),
             counts: Counts::default(),
             bytes_total: None,
+            pauses: |_| false,
             ended: false,
             truncation: None,
         })
@@ -121,6 +125,9 @@ impl<R: Read> DbnSource<R> {
     }
 
     fn step<S: EventSink>(&mut self, sink: &mut S) -> Result<Option<Step>, DbnError> {
+        if self.reader.as_ref().is_some_and(|reader| !reader.is_at_hand()) {
+            self.tell_pause(sink);
+        }
         let Some(reader) = &mut self.reader else {
             return Ok(None);
         };
@@ -129,6 +136,27 @@ impl<R: Read> DbnSource<R> {
         };
         self.counts.add(frame);
         Ok(Some(self.translator.on_record(frame, sink)))
+    }
+
+    /// The reader has to read on. Where that may take long, what was read up to here is told.
+    #[cold]
+    fn tell_pause<S: EventSink>(&self, sink: &mut S) {
+        let input = self.reader.as_ref().and_then(RecordReader::starved_input);
+        if input.is_some_and(self.pauses) {
+            sink.on_pause(|| self.count());
+        }
+    }
+
+    fn count(&self) -> SourceStats {
+        let (records, bytes) =
+            self.reader.as_ref().map_or((0, 0), |reader| (reader.records(), reader.file_bytes()));
+        SourceStats {
+            by_type: self.counts.by_type(),
+            messages: records,
+            unknown: self.counts.unknown(),
+            bytes_read: bytes,
+            bytes_total: self.bytes_total,
+        }
     }
 
     /// The input has ended well.
@@ -185,15 +213,16 @@ impl<R: Read + Seek + Send> Source for DbnSource<R> {
     }
 
     fn stats(&self) -> SourceStats {
-        let (records, bytes) =
-            self.reader.as_ref().map_or((0, 0), |reader| (reader.records(), reader.file_bytes()));
-        SourceStats {
-            by_type: self.counts.by_type(),
-            messages: records,
-            unknown: self.counts.unknown(),
-            bytes_read: bytes,
-            bytes_total: self.bytes_total,
-        }
+        self.count()
+    }
+
+    fn message_types(&self) -> Vec<String> {
+        let actions: &[&str] = match self.translator.kind() {
+            BookKind::Undecided => &[],
+            BookKind::Orders => &["A", "C", "F", "M", "R", "T"],
+            BookKind::Levels => &["A", "C", "M", "R", "T"],
+        };
+        actions.iter().map(|action| (*action).to_owned()).collect()
     }
 
     fn rewind(&mut self) -> Result<(), DbnError> {

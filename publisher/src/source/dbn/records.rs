@@ -138,6 +138,20 @@ impl<R: Read> RecordReader<R> {
         self.content.into_input()
     }
 
+    /// Whether the next record can be had without reading.
+    #[inline]
+    pub(super) fn is_at_hand(&self) -> bool {
+        let there = &self.buffer[self.start..self.end];
+        there.first().is_some_and(|words| {
+            usize::from(*words) * RecordHeader::LENGTH_MULTIPLIER <= there.len()
+        })
+    }
+
+    /// The input, where nothing is left of what was read from it.
+    pub(super) const fn starved_input(&self) -> Option<&R> {
+        self.content.starved_input()
+    }
+
     /// The next record, or `None` when the input has ended, and ended well.
     pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, DbnError> {
         let Some(bytes) = self.frame_bytes()? else {

@@ -4,8 +4,8 @@ use tapecast_wire::{Flags, Instrument, InstrumentId, TradingStatus};
 
 use super::directory::{Directory, Listed};
 use super::message::{
-    HEADER_BYTES, MessageError, Stock, body, known_bytes, locate, price_at, short, stock_at,
-    timestamp, u32_at, u64_at,
+    HEADER_BYTES, MessageError, Stock, body, known_bytes, locate, name_of, price_at, short,
+    stock_at, timestamp, u32_at, u64_at,
 };
 use crate::source::{EventSink, FeedStamp, MarketEvent, Side, SourceStats};
 
@@ -121,10 +121,9 @@ impl ItchDecoder {
 
     /// Counts of this session. The bytes are the input's to say.
     pub fn stats(&self) -> SourceStats {
-        let name = |kind: usize| (kind as u8).escape_ascii().to_string();
-        let seen = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let seen = (0..=u8::MAX).zip(&*self.counts).filter(|(_, count)| **count > 0);
         SourceStats {
-            by_type: seen.map(|(kind, count)| (name(kind), *count)).collect(),
+            by_type: seen.map(|(kind, count)| (name_of(kind), *count)).collect(),
             messages: self.messages(),
             unknown: self.unknown,
             ..SourceStats::default()

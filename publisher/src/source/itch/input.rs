@@ -74,6 +74,17 @@ impl Input {
         self.total
     }
 
+    /// Whether nothing more comes for a moment. It takes that moment to know, where the input can
+    /// pause at all.
+    pub(crate) fn pauses(&self) -> bool {
+        let stored = match &self.packing {
+            Packing::Plain(reader) => reader,
+            Packing::Gzip(decoder) => decoder.get_ref(),
+        };
+        let StoredBytes::File(file) = &stored.get_ref().bytes else { return false };
+        stored.buffer().is_empty() && file.pauses()
+    }
+
     pub(crate) const fn is_gzip(&self) -> bool {
         matches!(self.packing, Packing::Gzip(_))
     }

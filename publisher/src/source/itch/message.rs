@@ -50,6 +50,16 @@ pub(crate) const fn known_bytes(kind: u8) -> Option<usize> {
     }
 }
 
+/// What a type is called in figures.
+pub(crate) fn name_of(kind: u8) -> String {
+    kind.escape_ascii().to_string()
+}
+
+/// The names of all known types.
+pub(crate) fn known_types() -> Vec<String> {
+    (0..=u8::MAX).filter(|kind| known_bytes(*kind).is_some()).map(name_of).collect()
+}
+
 /// Whether a message of this type speaks of orders or trades, so that the directory is over.
 pub(crate) const fn is_order_flow(kind: u8) -> bool {
     matches!(kind, b'A' | b'F' | b'E' | b'C' | b'X' | b'D' | b'U' | b'P' | b'Q')

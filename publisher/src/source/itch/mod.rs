@@ -26,6 +26,7 @@ use tapecast_wire::Instrument;
 
 use self::input::{Input, Origin};
 use self::message::is_order_flow;
+pub(crate) use self::message::known_types;
 use self::window::{FrameError, Window};
 use super::{EventSink, Progress, Source, SourceStats};
 use crate::feed::StopFlag;
@@ -117,6 +118,14 @@ impl ItchSource {
         self.decoder.unlisted()
     }
 
+    /// The window has to read on. Where that may take long, what was read up to here is told.
+    #[cold]
+    fn tell_pause<S: EventSink>(&self, sink: &mut S) {
+        if self.window.input().pauses() {
+            sink.on_pause(|| self.stats());
+        }
+    }
+
     /// An error of the window, or the end where a cut is allowed.
     fn stop(&mut self, error: FrameError) -> Result<Progress, ItchError> {
         let gzip = self.window.input().is_gzip();
@@ -141,15 +150,21 @@ impl Source for ItchSource {
 
     fn advance<S: EventSink>(&mut self, sink: &mut S) -> Result<Progress, ItchError> {
         for _ in 0..MESSAGES_PER_ADVANCE_MAX {
-            let message = match self.window.peek() {
-                Ok(Some(message)) => message,
-                Ok(None) => {
-                    self.decoder.end_event(sink);
-                    return Ok(Progress::End);
-                }
-                Err(error) => {
-                    self.decoder.end_event(sink);
-                    return self.stop(error);
+            let message = match self.window.at_hand() {
+                Some(message) => message,
+                None => {
+                    self.tell_pause(sink);
+                    match self.window.peek() {
+                        Ok(Some(message)) => message,
+                        Ok(None) => {
+                            self.decoder.end_event(sink);
+                            return Ok(Progress::End);
+                        }
+                        Err(error) => {
+                            self.decoder.end_event(sink);
+                            return self.stop(error);
+                        }
+                    }
                 }
             };
             if self.decoder.ends_event(message) {
@@ -177,6 +192,10 @@ impl Source for ItchSource {
             bytes_total: self.window.input().bytes_total(),
             ..self.decoder.stats()
         }
+    }
+
+    fn message_types(&self) -> Vec<String> {
+        known_types()
     }
 
     fn truncated_at(&self) -> Option<u64> {

@@ -64,6 +64,15 @@ impl<R: Read> Window<R> {
         Ok(&self.buffer[self.start..self.start + have.min(bytes)])
     }
 
+    /// The next frame's message, if it is in the window: then [`Window::peek`] gives the same, and
+    /// else it reads.
+    #[inline]
+    pub(crate) fn at_hand(&self) -> Option<&[u8]> {
+        let length = self.length().filter(|length| *length > 0)?;
+        let message = self.start + PREFIX_BYTES;
+        self.buffer[..self.end].get(message..message + length)
+    }
+
     /// The next frame's message; `None` at the end. It stays the next until [`Window::consume`].
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<&[u8]>, FrameError> {

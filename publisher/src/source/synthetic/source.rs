@@ -4,7 +4,7 @@ use tapecast_wire::Instrument;
 
 use super::config::{SyntheticConfig, SyntheticError};
 use super::exchange::Exchange;
-use crate::source::itch::{EventEnd, ItchDecoder, midnight_unix_ns};
+use crate::source::itch::{EventEnd, ItchDecoder, known_types, midnight_unix_ns};
 use crate::source::{EventSink, Progress, Source, SourceStats};
 
 /// A simulated exchange, generated as it is read. Its counts are those of the current pass.
@@ -67,6 +67,10 @@ impl Source for SyntheticSource {
 
     fn stats(&self) -> SourceStats {
         SourceStats { bytes_read: self.bytes, ..self.decoder.stats() }
+    }
+
+    fn message_types(&self) -> Vec<String> {
+        known_types()
     }
 
     fn rewind(&mut self) -> Result<(), SyntheticError> {

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls_pki_types::CertificateDer;
+use x509_parser::parse_x509_certificate;
 
 use super::files::Stamp;
-use super::{TlsFileError, VERSIONS, provider, read_certificates, read_key, roots};
+use super::{TlsFileError, VERSIONS, provider, read_certificates, read_key, roots_of};
 use crate::gate::lock;
 
 /// The files are looked at again no more often than this.
@@ -23,6 +25,16 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose certificates clients must have.
     pub client_ca: PathBuf,
+}
+
+/// When the certificates in use end, in Unix seconds. Of several in one file it is the first to
+/// end; `None` where none says so in a way that is understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateEnds {
+    /// The publisher's, and those between it and its authority.
+    pub certificate: Option<i64>,
+    /// The authorities of its clients.
+    pub client_ca: Option<i64>,
 }
 
 /// A publisher's certificate and the authority of its clients. Clones share it.
@@ -41,6 +53,7 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     config: Arc<ServerConfig>,
+    ends: CertificateEnds,
     stamps: [Option<Stamp>; 3],
     looked: Instant,
 }
@@ -53,8 +66,8 @@ impl TlsIdentity {
     pub fn load(files: TlsFiles) -> Result<Self, TlsFileError> {
         // Before they are read: what changes meanwhile is seen the next time.
         let stamps = files.stamps();
-        let config = Arc::new(files.config()?);
-        let state = Mutex::new(State { config, stamps, looked: Instant::now() });
+        let (config, ends) = files.read()?;
+        let state = Mutex::new(State { config, ends, stamps, looked: Instant::now() });
         Ok(Self(Arc::new(Inner { files, state })))
     }
 
@@ -71,6 +84,14 @@ impl TlsIdentity {
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         self.config()
+    }
+
+    /// When the certificates end that the next connection is to use. Looks whether the files have
+    /// changed, at most once a second.
+    #[must_use]
+    pub fn ends(&self) -> CertificateEnds {
+        let _looked = self.config();
+        lock(&self.0.state).ends
     }
 
     /// The files.
@@ -111,7 +132,7 @@ impl Inner {
     fn reload(&self, state: &mut State) -> Result<(), TlsFileError> {
         // Kept in either case, so that a broken set is warned of once.
         state.stamps = self.files.stamps();
-        state.config = Arc::new(self.files.config()?);
+        (state.config, state.ends) = self.files.read()?;
         Ok(())
     }
 }
@@ -121,10 +142,20 @@ impl TlsFiles {
         [&self.certificate, &self.key, &self.client_ca].map(|path| Stamp::of(path))
     }
 
-    fn config(&self) -> Result<ServerConfig, TlsFileError> {
+    fn read(&self) -> Result<(Arc<ServerConfig>, CertificateEnds), TlsFileError> {
         let chain = read_certificates(&self.certificate)?;
+        let authorities = read_certificates(&self.client_ca)?;
+        let ends = CertificateEnds { certificate: end(&chain), client_ca: end(&authorities) };
+        Ok((Arc::new(self.config(chain, authorities)?), ends))
+    }
+
+    fn config(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        authorities: Vec<CertificateDer<'static>>,
+    ) -> Result<ServerConfig, TlsFileError> {
         let key = read_key(&self.key)?;
-        let roots = Arc::new(roots(&self.client_ca)?);
+        let roots = Arc::new(roots_of(&self.client_ca, authorities)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
             .map_err(|error| TlsFileError::unusable(&self.client_ca, &error))?;
@@ -148,5 +179,72 @@ impl TlsFiles {
             },
             error => TlsFileError::unusable(&self.certificate, error),
         }
+    }
+}
+
+/// When the first of them ends, in Unix seconds.
+fn end(certificates: &[CertificateDer<'_>]) -> Option<i64> {
+    let ends = certificates.iter().filter_map(|certificate| {
+        let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+        Some(parsed.validity().not_after.timestamp())
+    });
+    ends.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::certificates::{Plan, create};
+
+    const DAY_S: i64 = 24 * 3600;
+
+    fn made(folder: &Path, days: u32) -> TlsFiles {
+        let plan = Plan {
+            server_names: vec!["localhost".to_owned()],
+            server_addresses: Vec::new(),
+            clients: Vec::new(),
+            days,
+            force: true,
+        };
+        create(folder, &plan).unwrap();
+        let file = |name: &str| folder.join(name);
+        TlsFiles {
+            certificate: file("server.pem"),
+            key: file("server.key"),
+            client_ca: file("ca.pem"),
+        }
+    }
+
+    fn days_left(end: Option<i64>) -> i64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        // Whole days, with an hour for whoever runs this slowly.
+        (end.unwrap() - now.as_secs() as i64 + 3_600) / DAY_S
+    }
+
+    #[test]
+    fn the_end_that_is_told_is_that_of_the_certificates_in_use() {
+        let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let files = made(old.path(), 30);
+        let identity = TlsIdentity::load(files.clone()).unwrap();
+        let told =
+            || (days_left(identity.ends().certificate), days_left(identity.ends().client_ca));
+        assert_eq!(told(), (30, 30));
+        made(old.path(), 90);
+        identity.reload().unwrap();
+        assert_eq!(told(), (90, 90));
+
+        // One authority more, which ends sooner; and files that are no use change nothing.
+        let sooner = fs::read(made(new.path(), 7).client_ca).unwrap();
+        let authorities = [fs::read(&files.client_ca).unwrap(), sooner].concat();
+        fs::write(&files.client_ca, authorities).unwrap();
+        identity.reload().unwrap();
+        assert_eq!(told(), (90, 7));
+        fs::write(&files.certificate, "nothing").unwrap();
+        assert!(identity.reload().is_err());
+        assert_eq!(told(), (90, 7));
     }
 }

@@ -4,14 +4,16 @@ mod files;
 mod identity;
 mod refused;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::{RootCertStore, SupportedProtocolVersion};
+use rustls_pki_types::CertificateDer;
 
 pub use files::TlsFileError;
 pub(crate) use files::{read_certificates, read_key};
-pub use identity::{TlsFiles, TlsIdentity};
+pub use identity::{CertificateEnds, TlsFiles, TlsIdentity};
 pub(crate) use refused::{Kind, Refused, secure};
 
 /// The only version that is spoken.
@@ -22,9 +24,17 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The authorities in a PEM file.
-pub(crate) fn roots(path: &std::path::Path) -> Result<RootCertStore, TlsFileError> {
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsFileError> {
+    roots_of(path, read_certificates(path)?)
+}
+
+/// The authorities that were read from a PEM file.
+fn roots_of(
+    path: &Path,
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, TlsFileError> {
     let mut roots = RootCertStore::empty();
-    for authority in read_certificates(path)? {
+    for authority in authorities {
         roots.add(authority).map_err(|source| TlsFileError::unusable(path, &source))?;
     }
     Ok(roots)
