@@ -6,9 +6,10 @@
 #
 #   alerts.sh   ends with status 1 when one does not fire, or one fires in health
 #
-# rdma.sh has those that need RDMA, a certificate, another machine's clock, or a sender with much to post.
-# SnapshotsLost would be a defect: here somebody only says so. Nothing makes these fire: RdmaAckTimeouts,
-# CnpIgnored and RdmaPaused, of which Soft-RoCE has no counters. They are tested in rules/ alone.
+# rdma.sh has those that need RDMA, a certificate that is refused, another machine's clock, or a
+# sender with much to post. SnapshotsLost would be a defect: here somebody only says so. Nothing makes
+# these fire: RdmaAckTimeouts, CnpIgnored and RdmaPaused, of which Soft-RoCE has no counters. They are
+# tested in rules/ alone.
 source "$(dirname "$0")/stage.sh"
 
 open_at_any_hour='s/day_of_week\(\) >= bool 1/day_of_week() >= bool 0/; s/day_of_week\(\) <= bool 5/day_of_week() <= bool 6/
@@ -27,9 +28,9 @@ middle_of_a_day() { # FILE
         fs.writeFileSync(`${out}.late`, bytes.subarray(late));' "$folder/day.itch50" "$1"
 }
 
-# Five publishers: one that is well, one whose journal finds no room (a limit on the size of files),
+# Six publishers: one that is well, one whose journal finds no room (a limit on the size of files),
 # one whose deep book and lossless subscriber take all pages, one that is fed faster than it can
-# publish, one fed by a pipe.
+# publish, one fed by a pipe, one whose certificate ends tomorrow.
 # A writing end that stays open makes a pipe a line that is connected.
 middle_of_a_day "$folder/line"
 node tests/monitor/deep_book.mjs "$folder/deep.itch50" 300
@@ -53,6 +54,13 @@ file_kib_max=2048 start_publisher full --instruments 20 --steady-rate 2000 --bur
 full=$publisher full_pid=$publisher_pid
 start_publisher line --source itch --file "$folder/line.pipe" --pace max --wait-for 1 --set source.silent_after_s=1
 line=$publisher
+# One whose certificate is good for a day, scraped over TLS.
+"$programs/tapecast-publisher" certificates --out "$folder/tls" --server 127.0.0.1 --client prometheus --days 1 >/dev/null
+expires=127.0.0.1:$(free_port)
+start expires "$programs/tapecast-publisher" run --set publisher.name=expires --no-progress --socket "$folder/expires.sock" \
+    --set "metrics.address=$expires" --set "metrics.certificate=$folder/tls/server.pem" --set "metrics.key=$folder/tls/server.key" \
+    --set "metrics.client_ca=$folder/tls/ca.pem" --instruments 5 --steady-rate 10 --burst-rate 10
+until_true 30 "figures over TLS" grep -q "figures are served" "$folder/expires.log"
 for name in steady stopped killed; do
     start_subscriber well "$name"
     declare "$name=$pid"
@@ -79,6 +87,19 @@ start liar "$programs/tapecast-liar" --socket "$folder/well.sock"
 liar=$pid
 fires TapecastSnapshotsLost 'channel="well"'
 kill -KILL "$liar"
+cat >>"$folder/prometheus/prometheus.yml" <<END
+  - job_name: tapecast-over-tls
+    scheme: https
+    tls_config:
+      ca_file: $folder/tls/ca.pem
+      cert_file: $folder/tls/client-prometheus.pem
+      key_file: $folder/tls/client-prometheus.key
+    static_configs:
+      - targets: ["$expires"]
+END
+kill -HUP "$prometheus_pid"
+fires TapecastCertificateExpires 'certificate="metrics"'
+fires TapecastCertificateExpiresSoon 'certificate="metrics"'
 
 fires TapecastJournalLosing 'channel="full"'
 # As the unit does it: at once, so that no scrape need fail.
