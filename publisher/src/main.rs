@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use tapecast_publisher::cli::{Cli, Command};
@@ -39,7 +40,11 @@ fn end_process_on_panic() {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
         let what = panic.to_string().replace('\n', " ");
-        eprintln!("tapecast-publisher: defect in thread {name}: {what}; please report this");
+        // Where nobody reads that any more, this process ends all the same.
+        let _ = writeln!(
+            std::io::stderr(),
+            "tapecast-publisher: defect in thread {name}: {what}; please report this"
+        );
         std::process::exit(PANICKED);
     }));
 }

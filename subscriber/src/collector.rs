@@ -103,8 +103,8 @@ const END_TO_END: Named = Named(
     "tapecast_sdk_end_to_end_seconds",
     "From the feed's receive time (ts_recv) to being handed to the application, initial images \
      left out. Counted from 0 to 60 s: not without a trustworthy ts_recv, not when it is later, \
-     not when it is older as in replayed or simulated days. Clocks of feed and subscriber, \
-     nothing corrected.",
+     not when it is older as in replayed or simulated days (unless the publisher's \
+     source.receive_time is host). Clocks of feed and subscriber, nothing corrected.",
 );
 
 type Told<T> = (&'static str, &'static str, T);

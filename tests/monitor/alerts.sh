@@ -13,7 +13,7 @@
 source "$(dirname "$0")/stage.sh"
 
 open_at_any_hour='s/day_of_week\(\) >= bool 1/day_of_week() >= bool 0/; s/day_of_week\(\) <= bool 5/day_of_week() <= bool 6/
-    s/>= bool 810/>= bool 0/; s/< bool 1200/< bool 1440/'
+    s/>= bool 870/>= bool 0/; s/< bool 1260/< bool 1500/'
 
 # The middle of a recorded day: its first messages, which list the instruments, are missing, so the
 # feed has a gap for each of them, and orders that nobody has seen are changed. In three parts.

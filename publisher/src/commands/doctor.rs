@@ -1,6 +1,6 @@
 //! `doctor`: looks at the machine, prints what it found, mends it where that is asked for.
 
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -64,7 +64,9 @@ fn mend(args: &DoctorArgs, report: &Report) -> Result<ExitCode> {
     let (mut failed, mut printed) = (false, Ok(()));
     perform(&args.sysroot, report, |step, progress| match progress {
         Progress::Begun(patience) => {
-            eprintln!("running  {} (it has {} min)", step.command, patience.as_secs() / 60);
+            let minutes = patience.as_secs() / 60;
+            // As below.
+            let _ = writeln!(stderr(), "running  {} (it has {minutes} min)", step.command);
         }
         Progress::Ended(outcome) => {
             failed |= matches!(outcome, Outcome::Failed(_));

@@ -33,7 +33,7 @@ use crate::config::{
 use crate::feed::{Directory, Encoder, Feed, FeedEnd, FeedFigures, FeedQueue, Playback, StopFlag};
 use crate::journal::{self, JournalReport, JournalThread};
 use crate::logging;
-use crate::metrics::{Certificates, Identity, MetricsServer, MetricsThread, Sources};
+use crate::metrics::{Certificates, HighestTold, Identity, MetricsServer, MetricsThread, Sources};
 use crate::report::{Findings, Report, ReportFile};
 use crate::sender::{SenderFigures, SenderReport};
 use crate::service::ServiceManager;
@@ -280,6 +280,7 @@ impl Start<'_> {
             feed,
             gauges,
             queue: plant.length,
+            highest: HighestTold::default(),
             pool: pool.clone(),
             directory: Arc::clone(&directory),
             reloads: reloads.record(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{Act, Step};
 use super::root::Root;
-use super::{Report, tools};
+use super::{Report, lasting, tools};
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,21 @@ pub enum Progress {
 /// Does everything that can be done by a program, and tells about it as it goes. With a recorded
 /// tree only files inside it are written, and no program is run.
 pub fn perform(root: &Root, report: &Report, mut told: impl FnMut(&Step, Progress)) {
-    let lasting = report.lasting.iter().map(super::lasting::Keep::step);
-    let steps = report.steps().into_iter().map(|(_, step)| step.clone());
-    for step in steps.chain(lasting) {
+    let mut done = Vec::new();
+    for (_, step) in report.steps() {
         if matches!(step.act, Act::Run(_)) && root.is_this_machine() {
-            told(&step, Progress::Begun(tools::PERFORMING));
+            told(step, Progress::Begun(tools::PERFORMING));
         }
-        let outcome = try_step(root, &step);
-        told(&step, Progress::Ended(outcome));
+        let outcome = try_step(root, step);
+        if outcome == Outcome::Done {
+            done.push(step);
+        }
+        told(step, Progress::Ended(outcome));
+    }
+    // What the system has refused now it need not be told at each start.
+    for keep in lasting::files(root, &done) {
+        let step = keep.step();
+        told(&step, Progress::Ended(try_step(root, &step)));
     }
 }
 

@@ -2,7 +2,7 @@
 //! configuration set them again.
 
 use super::finding::{Act, Step};
-use super::root::{Root, is_plain};
+use super::root::{Gap, Root, is_plain};
 
 /// Where `sysctl` settings are set at each start.
 const SYSCTL: &str = "/etc/sysctl.d/90-tapecast.conf";
@@ -85,23 +85,34 @@ fn is_write(line: &str) -> Option<&str> {
     match words[..] {
         ["w", path, "-", "-", "-", "-", value] => {
             let plain = path.starts_with("/sys/") && path[1..].split('/').all(is_plain);
-            (plain && is_plain(value)).then_some(path)
+            (plain && (is_plain(value) || is_mask(value))).then_some(path)
         }
         _ => None,
     }
 }
 
+/// A set of CPUs as the kernel writes it, in words of 32.
+fn is_mask(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b',')
+}
+
 /// A file, what it is for, and how a line of it shows its key.
 type Kind = (&'static str, &'static str, fn(&str) -> Option<&str>);
 
-/// What the file has of ours and is not set anew, and after it what is; none without anything new.
+/// What the file has of ours and is not set anew, and after it what is; none without anything new,
+/// or where what it has cannot be seen.
 fn merged(root: &Root, kind: Kind, new: impl Iterator<Item = Line>) -> Option<Keep> {
     let (path, what, key_of) = kind;
     let new: Vec<Line> = new.collect();
     if new.is_empty() {
         return None;
     }
-    let before = root.read(path).unwrap_or_default();
+    let before = match root.read(path) {
+        Ok(text) => text,
+        Err(Gap::Absent(_)) => String::new(),
+        // To write it anew would lose what it has.
+        Err(_) => return None,
+    };
     let stays = |line: &&str| key_of(line).is_some_and(|key| new.iter().all(|(one, _)| one != key));
     let mut lines = vec!["# Written by tapecast-publisher doctor.".to_owned()];
     lines.extend(before.lines().filter(stays).map(str::to_owned));
@@ -126,6 +137,18 @@ mod tests {
         for line in ["END", "w /etc/passwd - - - - 1", "w /sys/a;b - - - - 1", "d /sys/a - - - - 1"]
         {
             assert_eq!(is_write(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_line_that_is_written_is_known_again_when_the_file_is_written_anew() {
+        for value in ["2", "performance", "0000ffff,ffffffff", "ff"] {
+            let (key, line) = start_up("/sys/devices/virtual/workqueue/cpumask", value).unwrap();
+            assert_eq!(is_write(&line), Some(&*key), "{line}");
+        }
+        for value in ["0", "-1", "65536"] {
+            let (key, line) = setting("/proc/sys/vm/max_map_count", value).unwrap();
+            assert_eq!(is_setting(&line), Some(&*key), "{line}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Files below a root: this machine's own, or a tree that was recorded from another.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -150,15 +150,22 @@ impl Root {
         file.write_all(format!("{value}\n").as_bytes())
     }
 
-    /// Makes a file, or writes one anew, in a folder that is there.
+    /// Makes a file that everybody may read, or puts one in the place of another, in a folder that
+    /// is there: whole, or not at all.
     pub(crate) fn make(&self, path: &str, text: &str) -> io::Result<()> {
         let name = path.trim_start_matches(folder_of(path)).trim_start_matches('/');
-        let place = self.locate(folder_of(path))?.join(name);
-        // A link in its place is not followed: it may lead anywhere.
-        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).custom_flags(flags);
-        options.open(place)?.write_all(text.as_bytes())
+        let folder = self.locate(folder_of(path))?;
+        let place = folder.join(name);
+        // A link in its place may be meant, and lead anywhere.
+        if place.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::other("something else than a file is in its place"));
+        }
+        let mut file = tempfile::Builder::new().prefix(".tapecast-").tempfile_in(&folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.as_file().sync_all()?;
+        file.persist(place)?;
+        Ok(())
     }
 }
 

@@ -66,24 +66,34 @@ impl FeedScribe {
         let Shared { asked, events, gaps, .. } = &*self.figures.0;
         events.set(books.events);
         gaps.set(books.gaps);
-        if asked.get() != self.answered {
-            self.answer(reading());
+        let asked = asked.get();
+        if asked == self.answered {
+            return;
+        }
+        let reading = self.with_all_types(reading());
+        // While that is being read the feed does not wait; it answers at a later step.
+        if let Ok(mut place) = self.figures.0.reading.try_lock() {
+            *place = reading;
+            self.answered = asked;
         }
     }
 
-    /// Writes a reading down, unless it is being read: the feed does not wait.
-    pub(super) fn answer(&mut self, mut reading: FeedReading) {
+    /// Writes a reading down before the feed may say nothing for long, or for ever.
+    pub(super) fn on_pause(&mut self, reading: FeedReading) {
+        let Shared { asked, reading: place, .. } = &*self.figures.0;
+        self.answered = asked.get();
+        let reading = self.with_all_types(reading);
+        // Whoever reads makes one copy meanwhile.
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    }
+
+    fn with_all_types(&self, mut reading: FeedReading) -> FeedReading {
         let seen = &mut reading.source.by_type;
         let missing =
             self.types.iter().filter(|kind| !seen.iter().any(|(known, _)| known == *kind));
         let missing: Vec<_> = missing.map(|kind| (kind.clone(), 0)).collect();
         seen.extend(missing);
-        let Shared { asked, reading: place, .. } = &*self.figures.0;
-        let asked = asked.get();
-        if let Ok(mut place) = place.try_lock() {
-            *place = reading;
-            self.answered = asked;
-        }
+        reading
     }
 }
 
@@ -116,7 +126,7 @@ mod tests {
         let mut scribe = FeedScribe::new(figures.clone(), types);
         let by_type = vec![("D".to_owned(), 3), ("x".to_owned(), 1)];
         let source = SourceStats { by_type, messages: 4, ..SourceStats::default() };
-        scribe.answer(FeedReading { source, ..FeedReading::default() });
+        scribe.on_pause(FeedReading { source, ..FeedReading::default() });
         let told = [("D", 3), ("x", 1), ("A", 0)].map(|(kind, count)| (kind.to_owned(), count));
         assert_eq!(figures.read().source.by_type, told);
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use tapecast_wire::{Flags, InstrumentId, Level, Sequence};
+use tapecast_wire::{Flags, InstrumentId, Level, Nanos, Sequence};
 
 use super::encoder::{EncodeError, Encoder};
 use super::figures::{FeedFigures, FeedReading, FeedScribe};
@@ -106,7 +106,8 @@ impl<S: Source> Feed<S> {
     #[must_use]
     pub fn new(source: S, books: BookBuilder<Encoder>, playback: Playback) -> Self {
         let Playback { pacer, receive_time, looping, marks_end, meter } = playback;
-        let sink = FeedSink { books, pacer, receive_time, stamp: None, scribe: None };
+        let sink =
+            FeedSink { books, pacer, receive_time, read_at: None, stamp: None, scribe: None };
         Self { source, sink, looping, marks_end, meter, advances: 0 }
     }
 
@@ -222,6 +223,8 @@ struct FeedSink {
     books: BookBuilder<Encoder>,
     pacer: Pacer,
     receive_time: ReceiveTime,
+    /// When the first message of the event that is not over was read; only where that is told.
+    read_at: Option<Nanos>,
     /// Where in the feed the last event stood; `None` before the first.
     stamp: Option<FeedStamp>,
     /// For the metrics endpoint, where there is one.
@@ -232,7 +235,7 @@ impl FeedSink {
     /// Shows what the source says, asked or not.
     fn tell(&mut self, stats: impl FnOnce() -> SourceStats) {
         if let Some(scribe) = &mut self.scribe {
-            scribe.answer(FeedReading { source: stats(), books: self.books.stats() });
+            scribe.on_pause(FeedReading { source: stats(), books: self.books.stats() });
         }
     }
 
@@ -273,7 +276,8 @@ impl FeedSink {
         }
         if by_host {
             // One that is late was received when it was due: the time that it stood in line counts.
-            self.books.sink_mut().receive_at(due.min(now));
+            let read_at = self.read_at.take().unwrap_or(now);
+            self.books.sink_mut().receive_at(due.min(read_at));
         }
     }
 
@@ -320,6 +324,11 @@ impl EventSink for FeedSink {
     #[inline]
     fn on_event(&mut self, instrument: InstrumentId, stamp: &FeedStamp, event: MarketEvent<'_>) {
         self.stamp = Some(*stamp);
+        // An event may end long after, when the next one begins. With a pace its due time counts.
+        let is_told = self.receive_time == ReceiveTime::Host && !self.pacer.is_paced();
+        if is_told && self.read_at.is_none() {
+            self.read_at = Some(unix_now());
+        }
         self.books.on_event(instrument, stamp, event);
     }
 

@@ -107,7 +107,7 @@ fn stalls(out: &mut Families, sources: &Sources, gauges: &FeedGaugesReading) {
             "How long the feed waited for room in the queue or for a page in all, the present wait \
              included while it lasts.",
         ),
-        gauges.stalled_ns,
+        sources.highest.stalled_ns.with(gauges.stalled_ns),
     );
     out.gauge(
         Named(

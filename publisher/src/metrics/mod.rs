@@ -24,6 +24,7 @@ mod threads;
 use std::sync::Arc;
 
 use tapecast_fabric::pool::Pool;
+use tapecast_telemetry::Highest;
 use tapecast_wire::Epoch;
 
 pub use certificates::Certificates;
@@ -48,6 +49,15 @@ pub struct Identity {
     pub clock_error_max_ns: u64,
 }
 
+/// What was told of times that lasted, so that they never fall.
+#[derive(Debug, Default)]
+pub struct HighestTold {
+    /// How long lossless sessions held the sender back.
+    pub(crate) gated_ns: Highest,
+    /// How long the feed waited.
+    pub(crate) stalled_ns: Highest,
+}
+
 /// Where figures come from.
 #[derive(Debug)]
 pub struct Sources {
@@ -65,6 +75,8 @@ pub struct Sources {
     pub gauges: FeedGauges,
     /// How much waits for the sender.
     pub queue: QueueLength,
+    /// What was told of times.
+    pub highest: HighestTold,
     /// The page pool.
     pub pool: Pool,
     /// The instruments.

@@ -40,7 +40,7 @@ pub(super) fn collect(out: &mut Families, sources: &Sources, now: Nanos) {
             "How long lossless subscribers held the sender back in all, the present time included \
              while it lasts.",
         ),
-        reading.gated_ns,
+        sources.highest.gated_ns.with(reading.gated_ns),
     );
     latencies(out, &reading);
     duty_cycles(out, &reading, now);

@@ -310,8 +310,8 @@ mod tests {
     use tapecast_fabric::pool::{Pool, PoolConfig};
     use tapecast_wire::Epoch;
 
-    use super::super::Certificates;
     use super::super::connections::CONNECTIONS_MAX;
+    use super::super::{Certificates, HighestTold};
     use super::*;
     use crate::conductor::{Asker, ReloadRecord, questions};
     use crate::feed::{Directory, FeedFigures, FeedGauges, QueueLength};
@@ -335,6 +335,7 @@ mod tests {
             feed: FeedFigures::default(),
             gauges: FeedGauges::default(),
             queue: QueueLength::of(&crossbeam_channel::bounded(1).1),
+            highest: HighestTold::default(),
             pool: Pool::new(PoolConfig::default()).unwrap(),
             directory: Arc::new(Directory::new(1)),
             reloads: ReloadRecord::begun(),

@@ -15,8 +15,8 @@ pub(crate) struct Signs {
 
 /// Feeds the service manager's watchdog at half of its time, and only when the sender has gone
 /// round since, and the feed does not hang in what it publishes. So a hung thread is noticed
-/// within the watchdog's time, and one that was only late is not: it has that whole time to go
-/// round once. Keeps no clock.
+/// within one and a half of the watchdog's time, and one that was only late is not: it has that
+/// whole time to go round once. Keeps no clock.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     every: Duration,

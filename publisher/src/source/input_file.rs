@@ -1,5 +1,6 @@
 //! The file of a source, which may be a pipe whose writer pauses.
 
+use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct InputFile {
     stop: StopFlag,
     /// A read may wait for long.
     may_wait: bool,
+    /// Something is there, and has not been read.
+    is_ready: Cell<bool>,
     /// To be named once, when nothing has come yet; empty afterwards.
     path: PathBuf,
 }
@@ -37,13 +40,27 @@ impl InputFile {
         let file = File::from(open(path, flags, Mode::empty())?);
         let facts = file.metadata()?;
         let may_wait = !facts.is_file() && !facts.is_dir();
-        Ok((Self { file, stop: stop.clone(), may_wait, path: path.to_owned() }, facts))
+        Ok((
+            Self {
+                file,
+                stop: stop.clone(),
+                may_wait,
+                is_ready: Cell::new(false),
+                path: path.to_owned(),
+            },
+            facts,
+        ))
     }
 
     /// Whether nothing comes for a moment, so that the next read may wait for long.
     pub(super) fn pauses(&self) -> bool {
+        if !self.may_wait {
+            return false;
+        }
         let mut awaited = [PollFd::new(&self.file, PollFlags::IN)];
-        self.may_wait && matches!(poll(&mut awaited, Some(&MOMENT)), Ok(0))
+        let found = poll(&mut awaited, Some(&MOMENT));
+        self.is_ready.set(matches!(found, Ok(1..)));
+        found == Ok(0)
     }
 
     /// Waits until a read would not.
@@ -68,7 +85,7 @@ impl InputFile {
 
 impl Read for InputFile {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.may_wait {
+        if self.may_wait && !self.is_ready.take() {
             self.wait()?;
         }
         let count = self.file.read(out)?;

@@ -18,6 +18,8 @@ const GET_SET_INFO: u32 = 0x37;
 const STATISTICS: u32 = 1;
 /// Bytes of a name, the terminating zero included (`ETH_GSTRING_LEN`).
 const NAME_BYTES: usize = 32;
+/// Looks, until two questions in a row are answered alike.
+const TRIES: usize = 3;
 /// More is not asked for. Large cards have some thousand.
 const COUNT_MAX: usize = 8_192;
 /// The kernel writes as many as there are when it answers, however many were asked for: a driver
@@ -36,11 +38,23 @@ struct InterfaceRequest {
 /// order. Units are the driver's, too. Empty where it counts nothing.
 ///
 /// # Errors
-/// When there is no such interface, or the system refuses.
+/// When there is no such interface, the system refuses, or the driver counts other things at each
+/// look.
 pub fn interface_statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
+    for _ in 0..TRIES {
+        if let Some(found) = look(interface)? {
+            return Ok(found);
+        }
+    }
+    Err(io::Error::other(format!("what {interface} counts changes all the time")))
+}
+
+/// `None` when there is something else to count than a moment ago: then numbers and names are not
+/// of each other.
+fn look(interface: &str) -> io::Result<Option<Vec<(String, u64)>>> {
     let count = count_of(interface)?;
     if count == 0 {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
     // Words, because the numbers have to be aligned; names take four words each.
     let mut names = vec![0_u64; 2 + ROOM * NAME_BYTES / 8];
@@ -50,11 +64,15 @@ pub fn interface_statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
     let mut numbers = vec![0_u64; 1 + ROOM];
     numbers[0] = word_of(GET_STATISTICS, count as u32);
     ask(interface, &mut numbers)?;
+    let [_, numbers_told] = halves_of(numbers[0]);
+    if [halves_of(names[1])[0], numbers_told] != [count as u32; 2] {
+        return Ok(None);
+    }
     // The names begin after three words of four bytes.
     let bytes: Vec<u8> =
         names.iter().take(2 + count * NAME_BYTES / 8).flat_map(|word| word.to_ne_bytes()).collect();
     let names = bytes[12..].chunks_exact(NAME_BYTES).take(count).map(text_of);
-    Ok(names.zip(numbers[1..].iter().copied()).collect())
+    Ok(Some(names.zip(numbers[1..].iter().copied()).collect()))
 }
 
 /// How many numbers the driver counts now.
@@ -67,7 +85,7 @@ fn count_of(interface: &str) -> io::Result<usize> {
         asked => asked?,
     }
     let is_there = info[1] & 1 << STATISTICS != 0;
-    let count = if is_there { low_half(info[2]) as usize } else { 0 };
+    let count = if is_there { halves_of(info[2])[0] as usize } else { 0 };
     if count > COUNT_MAX {
         return Err(io::Error::other(format!("{interface} has {count} statistics")));
     }
@@ -102,10 +120,10 @@ fn word_of(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The first of them.
-fn low_half(word: u64) -> u32 {
-    let [a, b, c, d, ..] = word.to_ne_bytes();
-    u32::from_ne_bytes([a, b, c, d])
+/// The same back.
+fn halves_of(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
 /// A name up to its terminating zero.
@@ -141,7 +159,12 @@ mod tests {
             if interface == "bonding_masters" {
                 continue;
             }
-            for (name, _) in interface_statistics(&interface).unwrap() {
+            let found = match interface_statistics(&interface) {
+                // It has gone meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+                found => found.unwrap(),
+            };
+            for (name, _) in found {
                 let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
                 assert!(is_plain && !name.is_empty(), "{interface} counts {name:?}");
             }

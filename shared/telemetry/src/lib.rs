@@ -38,4 +38,4 @@ pub use human::HumanNanos;
 pub use jitter::{InterarrivalJitter, Jitter};
 pub use latency::{HIGHEST_NS, LatencyFigures, LatencySummary};
 pub use skew::{SkewError, SkewFigures, SkewRecord, SkewSampler};
-pub use spells::Spells;
+pub use spells::{Highest, Spells};

@@ -44,9 +44,22 @@ impl Spells {
     }
 }
 
+/// The highest value so far of what may seem to fall: the time of [`Spells`] does where the writer
+/// is interrupted between its look at the clock and its word, or where the clock is set back.
+#[derive(Debug, Default)]
+pub struct Highest(AtomicU64);
+
+impl Highest {
+    /// `value`, or the highest before it.
+    pub fn with(&self, value: u64) -> u64 {
+        // Relaxed: it orders nothing.
+        self.0.fetch_max(value, Ordering::Relaxed).max(value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Spells;
+    use super::{Highest, Spells};
 
     const DAY: u64 = 1_800_000_000_000_000_000;
 
@@ -67,6 +80,12 @@ mod tests {
             assert_eq!(spells.total_ns(now), before, "at {now}: no time has passed");
             assert_eq!(spells.total_ns(now + 7), after, "after {now}");
         }
+    }
+
+    #[test]
+    fn what_is_told_as_the_highest_never_falls() {
+        let highest = Highest::default();
+        assert_eq!([3, 7, 5, 8].map(|value| highest.with(value)), [3, 7, 7, 8]);
     }
 
     #[test]

@@ -63,7 +63,8 @@ impl Subscriber {
     /// Counted from 0 to 60 s, both inclusive. Not counted: a receive time that is 0 or flagged
     /// with [`Flags::BAD_TS_RECV`](crate::Flags::BAD_TS_RECV), one that is later than the delivery,
     /// and one that is more than 60 s ago, as in history that is replayed. So a recorded or
-    /// simulated day has none of them; a feed that is stamped as it comes in has all. Between
+    /// simulated day has none of them, unless the publisher stamps it itself
+    /// (`source.receive_time = "host"`); a feed that is stamped as it comes in has all. Between
     /// hosts two clocks are compared and nothing is corrected, as in [`Self::latency_counts`].
     ///
     /// All zero when the builder was told not to measure latency.

@@ -23,6 +23,8 @@ pub(super) struct ContentReader<R> {
     raw_end: usize,
     file_bytes: u64,
     codec: Codec,
+    /// The last read got all that it asked for: zstd may hold more.
+    was_full: bool,
 }
 
 enum Codec {
@@ -41,6 +43,7 @@ impl<R: Read> ContentReader<R> {
             raw_end: 0,
             file_bytes: 0,
             codec: Codec::Plain,
+            was_full: false,
         };
         while reader.raw_end < SNIFF_BYTES && reader.refill()? {}
         if reader.raw_end == 0 {
@@ -71,7 +74,8 @@ impl<R: Read> ContentReader<R> {
 
     /// The input, where nothing is left of what was read from it.
     pub(super) const fn starved_input(&self) -> Option<&R> {
-        if self.raw_start == self.raw_end { Some(&self.input) } else { None }
+        let may_hold_more = matches!(self.codec, Codec::Zstd { .. }) && self.was_full;
+        if self.raw_start == self.raw_end && !may_hold_more { Some(&self.input) } else { None }
     }
 
     /// The input, to rewind it.
@@ -107,6 +111,7 @@ impl<R: Read> ContentReader<R> {
                 }
             };
             self.raw_start += taken;
+            self.was_full = written == out.len();
             if written > 0 {
                 return Ok(written);
             }

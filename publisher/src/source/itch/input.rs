@@ -52,6 +52,8 @@ impl Read for Stored {
 pub(crate) struct Input {
     packing: Packing,
     total: Option<u64>,
+    /// The last read got all that it asked for: what was unpacked may be more.
+    was_full: bool,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,8 @@ impl Input {
             Packing::Gzip(decoder) => decoder.get_ref(),
         };
         let StoredBytes::File(file) = &stored.get_ref().bytes else { return false };
-        stored.buffer().is_empty() && file.pauses()
+        let may_hold_more = self.is_gzip() && self.was_full;
+        stored.buffer().is_empty() && !may_hold_more && file.pauses()
     }
 
     pub(crate) const fn is_gzip(&self) -> bool {
@@ -92,10 +95,12 @@ impl Input {
 
 impl Read for Input {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match &mut self.packing {
+        let count = match &mut self.packing {
             Packing::Plain(reader) => reader.read(out),
             Packing::Gzip(decoder) => decoder.read(out),
-        }
+        }?;
+        self.was_full = count == out.len();
+        Ok(count)
     }
 }
 
@@ -129,7 +134,7 @@ impl Origin {
             Format::Gzip => Packing::Gzip(Box::new(MultiGzDecoder::new(reader))),
             _ => Packing::Plain(reader),
         };
-        let mut window = Window::new(Input { packing, total });
+        let mut window = Window::new(Input { packing, total, was_full: false });
         if window.input().is_gzip() {
             self.accept_unpacked(&mut window)?;
         }
