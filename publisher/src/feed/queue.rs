@@ -101,8 +101,8 @@ impl FeedQueue {
     /// Queues one item, and waits while the queue is full.
     ///
     /// # Errors
-    /// [`Stopped`] when the publisher stops meanwhile, or nobody is left at the other end: neither the
-    /// sender nor a [`QueueLength`].
+    /// [`Stopped`] when the publisher stops meanwhile, or nobody is left at the other end: neither
+    /// the sender nor a [`QueueLength`].
     pub fn push(&mut self, item: FeedItem) -> Result<(), Stopped> {
         match self.items.try_send(item) {
             Ok(()) => Ok(()),

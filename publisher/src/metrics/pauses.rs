@@ -15,8 +15,8 @@ const FRAMES: Named = Named(
 );
 const SECONDS: Named = Named(
     "rdma_pause_seconds_total",
-    "How long those frames stopped this end (received) or the other (transmitted), where the driver \
-     counts that: mlx5.",
+    "How long those frames stopped this end (received) or the other (transmitted), where the \
+     driver counts that: mlx5.",
 );
 /// mlx5 counts durations in microseconds.
 const US_PER_S: f64 = 1e6;
