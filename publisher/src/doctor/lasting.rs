@@ -109,9 +109,10 @@ fn merged(root: &Root, kind: Kind, new: impl Iterator<Item = Line>) -> Option<Ke
     }
     let before = match root.read(path) {
         Ok(text) => text,
-        Err(Gap::Absent(_)) => String::new(),
         // To write it anew would lose what it has.
-        Err(_) => return None,
+        Err(Gap::Denied(_)) => return None,
+        // Where something else than a file is in its place, whoever makes the file says so.
+        Err(_) => String::new(),
     };
     let stays = |line: &&str| key_of(line).is_some_and(|key| new.iter().all(|(one, _)| one != key));
     let mut lines = vec!["# Written by tapecast-publisher doctor.".to_owned()];
