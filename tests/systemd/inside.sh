@@ -118,8 +118,7 @@ installs() {
     usermod -aG tapecast-subscribers alice
     usermod -aG tapecast-subscribers bob
     # Few and slow enough for readers that write everything down.
-    set_key source '[source.synthetic]\ninstruments = 5\nsteady_rate = 400\nburst_ms = 0\nquiet_every_s = 0'
-    sed -i 's|^kind = "synthetic"$||' "$config"
+    set_key source 'synthetic = { instruments = 5, steady_rate = 400, burst_ms = 0, quiet_every_s = 0 }'
     mark
     expect 'it starts again' systemctl restart "$unit"
     run as alice tapecast-subscriber tail --count 5 --socket "$socket"
