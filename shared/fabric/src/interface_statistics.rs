@@ -105,11 +105,11 @@ fn ask(interface: &str, words: &mut [u64]) -> io::Result<()> {
     }
     request.name[..name.len()].copy_from_slice(name);
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // The kernel writes what the command in the first word asks for: for sets three words, for
+    // names and numbers as many as the driver has, however many were asked for.
     // SAFETY: `request` is laid out as `struct ifreq`, its name ends with a zero, its pointer is to
-    // `words`, which are writable, aligned for u64 and live through the call. The kernel writes
-    // there what the command in the first word asks for: for sets three words, for names and
-    // numbers as many as the driver has. Callers give room for 65,536 of those, after the driver
-    // has said that it has at most 8,192.
+    // `words`: writable, aligned for u64, alive through the call, and with room for three words, or
+    // for 65,536 names or numbers of a driver that has said to have at most 8,192.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
